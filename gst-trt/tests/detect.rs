@@ -142,20 +142,20 @@ fn videos_of_phones_run_upright() {
     let folder = scratch("detect-rotated");
     let clip = rotated(&folder);
     assert_eq!(orientation(&clip).as_deref(), Some("rotate-90"));
-    let output = detect(&folder, &clip, &shapes(), &["--backend", "cpu", "--infer", "interval=50"]);
+    let output = detect(&folder, &clip, &shapes(), &["--backend", "cpu", "--infer", "interval=10", "--frames", "100"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 
     let lines = lines(&folder.join("phone-boxes.jsonl"));
     // The same as of frames that videoflip rotates.
     let by_hand = launch(&format!(
-        "filesrc location={} ! decodebin ! videoflip video-direction=90r ! trtpreprocess \
-         ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true hold-detections=false ! fakesink",
+        "filesrc location={} ! decodebin ! identity eos-after=101 ! videoflip video-direction=90r ! trtpreprocess \
+         ! trtinfer backend=cpu interval=10 model-file={} ! trtnms post-messages=true hold-detections=false ! fakesink",
         sample(),
         shapes()
     ));
     let by_hand: Vec<_> = by_hand.into_iter().filter(|message| message.name() == "trt-detections").collect();
-    assert_eq!(lines.len(), 300);
-    let seen: Vec<&Value> = lines.iter().step_by(50).collect();
+    assert_eq!(lines.len(), 100);
+    let seen: Vec<&Value> = lines.iter().step_by(10).collect();
     assert_eq!(by_hand.len(), seen.len());
     let mut objects = 0;
     for (line, message) in seen.into_iter().zip(&by_hand) {

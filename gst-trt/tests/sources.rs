@@ -222,9 +222,12 @@ fn frames_of_another_size_are_scaled_to_that_of_the_first() {
         })
         .collect();
     let file = folder.join("sizes.ts");
-    launch(&format!("concat name=c ! x264enc bframes=0 ! mpegtsmux ! filesink location={} {parts}", file.display()));
+    launch(&format!(
+        "concat name=c ! x264enc speed-preset=ultrafast bframes=0 ! mpegtsmux ! filesink location={} {parts}",
+        file.display()
+    ));
     for output in ["a.mp4", "b.mkv"] {
-        detect(&folder, &["sizes.ts", "--output", output, "--json", "found.jsonl"]);
+        detect(&folder, &["sizes.ts", "--output", output, "--json", "found.jsonl", "--infer", "interval=15"]);
         let lines = lines(&folder.join("found.jsonl"));
         let seen: BTreeSet<_> = lines.iter().map(|line| (line["width"].as_u64(), line["height"].as_u64())).collect();
         assert_eq!(seen, BTreeSet::from(sizes.map(|(width, height)| (Some(width), Some(height)))), "{output}");
@@ -421,7 +424,7 @@ fn streams_are_read_until_ctrl_c() {
     let ports = [port(), port()];
     let senders = ports.map(|port| {
         let line = format!(
-            "videotestsrc is-live=true ! video/x-raw,width=320,height=180,framerate=15/1 ! x264enc tune=zerolatency key-int-max=5 \
+            "videotestsrc is-live=true ! video/x-raw,width=320,height=180,framerate=15/1 ! x264enc speed-preset=ultrafast tune=zerolatency key-int-max=5 \
              ! mpegtsmux ! udpsink host=127.0.0.1 port={port}"
         );
         let pipeline = gst::parse::launch(&line).unwrap();

@@ -43,11 +43,9 @@ pub fn load(model: &str, options: &[impl AsRef<str>]) -> Result<(Box<dyn ModelIn
 pub fn picture(request: &LoadRequest, seed: usize) -> Arc<Tensors> {
     let desc = request.spec.desc.clone();
     let (_, height, width) = request.spec.chw();
-    let value = |at: usize| {
-        let (y, x) = (at / width % height, at % width);
-        let wave = ((x * (seed + 3)) as f32 / 61.0).sin() * ((y * (seed + 1)) as f32 / 47.0).cos();
-        0.5 + 0.5 * wave
-    };
+    let across: Vec<f32> = (0..width).map(|x| ((x * (seed + 3)) as f32 / 61.0).sin()).collect();
+    let down: Vec<f32> = (0..height).map(|y| ((y * (seed + 1)) as f32 / 47.0).cos()).collect();
+    let value = |at: usize| 0.5 + 0.5 * (across[at % width] * down[at / width % height]);
     let tensor = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
         match desc.dtype {
             DType::F32 => bytemuck::cast_slice_mut(bytes).iter_mut().enumerate().for_each(|(at, v)| *v = value(at)),

@@ -120,8 +120,11 @@ pub fn solid(caps: &str, pixel: &[&[u8]]) -> gst::Buffer {
     let mut bytes = vec![0; info.size()];
     for (plane, pixel) in pixel.iter().enumerate() {
         let end = info.offset().get(plane + 1).copied().unwrap_or(info.size());
-        for row in bytes[info.offset()[plane]..end].chunks_mut(info.stride()[plane] as usize) {
-            row.chunks_exact_mut(pixel.len()).for_each(|place| place.copy_from_slice(pixel));
+        let stride = info.stride()[plane] as usize;
+        let mut line = pixel.repeat(stride / pixel.len());
+        line.resize(stride, 0);
+        for row in bytes[info.offset()[plane]..end].chunks_mut(stride) {
+            row.copy_from_slice(&line[..row.len()]);
         }
     }
     gst::Buffer::from_mut_slice(bytes)
