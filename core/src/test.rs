@@ -10,6 +10,11 @@ mod wait;
 #[allow(unused_imports)] // each crate uses a part
 pub(crate) use wait::{LIMIT, wait_until};
 #[allow(dead_code)]
+#[path = "../tests/common/compiled.rs"]
+mod compiled;
+#[allow(unused_imports)]
+pub(crate) use compiled::library;
+#[allow(dead_code)]
 #[path = "../tests/common/scratch.rs"]
 mod scratch;
 #[allow(unused_imports)]

@@ -32,5 +32,6 @@ mod verify;
 use gsttrt_core::{cuda, error};
 
 mod test {
+    pub use crate::common::compiled::library;
     pub use crate::common::scratch;
 }

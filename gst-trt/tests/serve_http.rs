@@ -343,10 +343,8 @@ fn a_source_rests_outside_its_hours() {
 #[test]
 fn figures_of_gpus_are_those_of_the_library_of_the_driver() {
     let folder = scratch("serve-nvml");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o", "libnvidia-ml.so.1"])
-        .arg(std::fs::canonicalize(path("tests/fakes/nvml.c")).unwrap());
-    assert!(cc.current_dir(&folder).status().unwrap().success());
+    let source = std::fs::canonicalize(path("tests/fakes/nvml.c")).unwrap();
+    common::compiled::library(&folder, "libnvidia-ml.so.1", &[source], &[]);
     let address = free_address();
     let config = format!("[http]\nlisten = \"{address}\"\n");
     let service = common::service::Service::with(&folder, &config, &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);

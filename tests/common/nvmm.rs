@@ -3,7 +3,6 @@
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
 use gst_video::prelude::*;
@@ -11,6 +10,9 @@ use gst_video::{VideoFrameRef, VideoInfo};
 use libloading::Library;
 
 #[allow(clippy::duplicate_mod)] // of the unit tests, too
+#[path = "../../core/tests/common/compiled.rs"]
+mod compiled;
+#[allow(clippy::duplicate_mod)] // the same
 #[path = "../../core/tests/common/scratch.rs"]
 mod scratch;
 
@@ -37,9 +39,7 @@ fn library() -> &'static Library {
         let folder = scratch::scratch(&format!("nvbufsurface-{}", std::process::id()));
         let file = folder.join("libnvbufsurface.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/nvbufsurface.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-Wl,-soname,libnvbufsurface.so", "-o"]);
-        assert!(cc.arg(&file).arg(source).status().unwrap().success());
+        compiled::library(&folder, "libnvbufsurface.so", &[source], &[]);
         // SAFETY: it does nothing when it is loaded.
         let library = unsafe { Library::new(&file) }.unwrap();
         std::fs::remove_dir_all(folder).unwrap();

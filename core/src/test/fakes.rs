@@ -10,7 +10,7 @@ use libloading::Library;
 
 use crate::cuda::driver::Context;
 use crate::error::Result;
-use crate::test::scratch;
+use crate::test::{library, scratch};
 
 /// CUDA and TensorRT of tests/fakes, which need no GPU.
 pub(crate) struct Fakes {
@@ -42,18 +42,12 @@ impl Fakes {
         let folder = scratch(&format!("fakes-{test}"));
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("tests/fakes"));
         let sources = sources.into_iter().find(|folder| folder.is_dir()).expect("tests run in a checkout");
-        let compile = |files: &[&str], library: &str, needed: &[&str]| {
-            let mut cc = Command::new("cc");
-            cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library])
-                .arg(format!("-Wl,-soname,{library}"));
-            cc.args(files.iter().map(|file| sources.join(file))).args(needed).current_dir(&folder);
-            assert!(cc.status().unwrap().success(), "{files:?}");
-        };
-        compile(&[&["cuda.c"], more].concat(), "libcuda.so", &[]);
+        let driver: Vec<PathBuf> = ["cuda.c"].iter().chain(more).map(|file| sources.join(file)).collect();
+        library(&folder, "libcuda.so", &driver, &[]);
         // GStreamer's CUDA library looks for this name. It needs more than cuda.c has, and so stays out, also where there
         // is a driver, unless it is given that.
         std::os::unix::fs::symlink("libcuda.so", folder.join("libcuda.so.1")).unwrap();
-        compile(&["tensorrt.c"], "libnvinfer.so.10", &["-L.", "-lcuda"]);
+        library(&folder, "libnvinfer.so.10", &[sources.join("tensorrt.c")], &["-L.", "-lcuda"]);
         let mut again = Command::new(env::current_exe().unwrap());
         let (_, module) = module.split_once("::").unwrap();
         again.args(["--exact", &format!("{module}::{test}"), "--nocapture"]);

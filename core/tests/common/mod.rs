@@ -2,6 +2,7 @@
 //! What tests of the core, of the elements and of the program share, without GStreamer.
 #![allow(dead_code)] // each test program uses a part
 
+pub mod compiled;
 pub mod endless;
 pub mod gpu;
 pub mod heap;

@@ -2,8 +2,8 @@
 //! The driver and TensorRT of tests/fakes for the program, which need no GPU.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use super::compiled::library;
 use super::path;
 
 /// In a folder, where the program finds them by `LD_LIBRARY_PATH`.
@@ -24,15 +24,11 @@ impl Fakes {
     }
 
     fn with(folder: &Path, driver: &[&str]) -> Self {
-        for (sources, library, needed) in
+        for (sources, name, needed) in
             [(driver, "libcuda.so", &[][..]), (&["tensorrt.c"], "libnvinfer.so.10", &["-L.", "-lcuda"])]
         {
-            let mut cc = Command::new("cc");
-            cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library, &format!("-Wl,-soname,{library}")]);
-            cc.args(
-                sources.iter().map(|source| std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap()),
-            );
-            assert!(cc.args(needed).current_dir(folder).status().unwrap().success(), "{sources:?}");
+            let source = |source: &&str| std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap();
+            library(folder, name, &sources.iter().map(source).collect::<Vec<_>>(), needed);
         }
         let fakes = Fakes { folder: folder.into() };
         fakes.plan("");

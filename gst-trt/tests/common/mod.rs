@@ -3,6 +3,8 @@
 #![allow(dead_code)] // each test binary uses a part
 
 pub mod chat_server;
+#[path = "../../../core/tests/common/compiled.rs"]
+pub mod compiled;
 #[path = "../../../core/tests/common/endless.rs"]
 pub mod endless;
 pub mod fakes;
