@@ -21,7 +21,6 @@ pub mod onnx;
 pub mod port;
 pub mod service;
 pub mod terminal;
-#[path = "../../../core/tests/common/wait.rs"]
 pub mod wait;
 
 use std::path::{Path, PathBuf};
