@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 #[path = "../../../core/tests/common/wait.rs"]
 mod often;
 
+#[allow(unused_imports)] // each test binary uses a part
 pub use often::LIMIT;
 
 /// Returns once the condition holds. To ask a service each millisecond takes a processor from what is waited for, so the pause grows
