@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use common::hostile_cameras::{self, HostileCamera};
 use common::hostile_peer::{Act, HostilePeer};
+use common::models::inner;
 use common::service::{RtspServer, Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
 use common::{command, expect_failure, files, jpeg, launch, lines, path, run, sample, scratch, shapes, succeed, text};
@@ -499,7 +500,7 @@ fn file_server(file: Vec<u8>, ranges: &'static str) -> u16 {
 fn a_file_of_the_web_has_all_its_frames() {
     let folder = scratch("web-file");
     let clip = std::fs::read(path("tests/data/shapes.mp4")).unwrap();
-    let model = shapes();
+    let model = inner(&folder.join("inner.onnx"), "disc"); // frames are counted
     let args = ["--model", &model, "--backend", "rten", "--infer", "interval=30", "--no-video", "--json", "-"];
     let frames = |address: &str| {
         let args = [&["detect", address][..], &args].concat();

@@ -65,7 +65,7 @@ def main():
         line = "appsrc name=source format=time ! h264parse ! rtph264pay name=pay0 pt=96"
         if name.startswith("two"):
             small = "videotestsrc is-live=true ! video/x-raw,width=160,height=120,framerate=15/1"
-            line += f" {small} ! x264enc tune=zerolatency key-int-max=5 ! rtph264pay name=pay1 pt=97"
+            line += f" {small} ! x264enc speed-preset=ultrafast tune=zerolatency key-int-max=5 ! rtph264pay name=pay1 pt=97"
         if name.startswith("sound"):
             line += " audiotestsrc is-live=true ! audio/x-raw,rate=16000,channels=1 ! avenc_aac ! aacparse ! rtpmp4gpay name=pay1 pt=97"
         factory.set_launch(f"( {line} )")
