@@ -34,8 +34,11 @@ struct Run<'a> {
 
 type Change = fn(&mut [Vec<Vec<f32>>], &Run, &[Vec<Vec<f32>>]);
 
-/// Name, dimensions and numbers of each output.
-type Outputs = Arc<Vec<(String, Vec<i64>, Vec<f32>)>>;
+/// Name, dimensions and numbers of an output.
+type Output = (String, Vec<i64>, Vec<f32>);
+
+/// All of a picture.
+type Outputs = Arc<Vec<Output>>;
 
 /// What models have computed, by their file and the digest of the picture. The pictures are always the same, and each is computed once
 /// for all that spoils its outputs.
@@ -96,7 +99,7 @@ impl ModelInstance for Spoiled {
         self.sizes.push(pictures.len());
         self.before = right;
         let tensors = outputs.iter().zip(found).map(|(outputs, found)| {
-            let tensor = |((name, dims, right), numbers): (&(String, Vec<i64>, Vec<f32>), Vec<f32>)| {
+            let tensor = |((name, dims, right), numbers): (&Output, Vec<f32>)| {
                 let other = [1, numbers.len() as i64];
                 let dims = if numbers.len() == right.len() { &dims[..] } else { &other[..] };
                 Tensor::from_slice(name, dims, &numbers)

@@ -85,7 +85,7 @@ fn mistakes_in_identities_are_told() {
         (&link("sources = [\"s\", \"t\"]\nmin-travel = 5\nmax-travel = 4"), "the shortest time is longer"),
         (
             &link("sources = [\"s\", \"t\"]\n[[identities.links]]\nsources = [\"t\", \"s\"]"),
-            "line 10, sources: The link of the sources t,s",
+            "line 10: The link of the sources t,s",
         ),
     ] {
         let error = load(&with(identities, "")).unwrap_err();
