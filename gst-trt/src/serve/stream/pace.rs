@@ -24,6 +24,8 @@ struct PaceState {
     begun: Option<Instant>,
     /// No frame may wait.
     open: bool,
+    /// Nor may one after a flush.
+    is_over: bool,
     /// A frame waits.
     is_waiting: bool,
 }
@@ -62,13 +64,15 @@ impl Pace {
         pace
     }
 
-    /// From now on no frame waits.
+    /// From now on no frame waits, also behind a seek that has begun before.
     pub fn end(&self) {
-        self.set(PaceState { open: true, ..PaceState::default() });
+        self.set(PaceState { is_over: true, ..PaceState::default() });
     }
 
-    fn set(&self, state: PaceState) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    fn set(&self, to: PaceState) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = PaceState { is_over: state.is_over || to.is_over, ..to };
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -91,7 +95,7 @@ impl Pace {
             return;
         }
         state.is_waiting = true;
-        while !state.open {
+        while !state.open && !state.is_over {
             let Some(due) = state.due(time) else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -154,5 +158,8 @@ mod tests {
         pace.wait(at(7_200_000));
         pace.end();
         pace.wait(at(9_200_000));
+        // The source is stopped while it seeks to its beginning.
+        pace.set(PaceState::default());
+        [0, 40].into_iter().for_each(|time| pace.wait(at(time)));
     }
 }
