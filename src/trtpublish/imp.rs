@@ -47,12 +47,14 @@ pub struct PublishState {
     in_video: Option<Arc<MessagesInVideo>>,
 }
 
-/// Lock order: settings, state, publisher. No lock is held while the publisher is waited for.
+/// Lock order: settings, state, is_stopping, publisher. No lock is held while the publisher is waited for.
 #[derive(Default)]
 pub struct TrtPublish {
     settings: Mutex<PublishSettings>,
     state: Mutex<Option<PublishState>>,
     publisher: Mutex<Option<Arc<Publisher<Record>>>>,
+    /// No frame may wait any more, also behind a flush that ends only now. Locked while that is told to the publisher.
+    is_stopping: Mutex<bool>,
     /// The counts when the last publisher was closed.
     last_counts: Mutex<PublishCounts>,
     stats: Stats,
@@ -192,6 +194,8 @@ impl TrtPublish {
             for other in stopped_with(&self.obj()) {
                 other.imp().begin_end(None);
             }
+            let mut is_stopping = self.is_stopping.lock().unwrap();
+            *is_stopping = true;
             self.publisher().iter().for_each(|publisher| publisher.set_open(true));
         }
     }
@@ -248,6 +252,7 @@ impl MetaFilter for TrtPublish {
     fn open(&self) -> Result<PublishState> {
         let settings = self.settings.lock().unwrap().clone();
         *self.last_counts.lock().unwrap() = PublishCounts::default();
+        *self.is_stopping.lock().unwrap() = false;
         let mut state = PublishState::default();
         if settings.is_in_video() {
             state.in_video = Some(Arc::new(MessagesInVideo::new(&settings)?));
@@ -290,7 +295,8 @@ impl MetaFilter for TrtPublish {
             gst::EventView::FlushStart(_) => self.publisher().iter().for_each(|publisher| publisher.set_open(true)),
             gst::EventView::FlushStop(_) => {
                 self.go_on();
-                self.publisher().iter().for_each(|publisher| publisher.set_open(false));
+                let is_stopping = self.is_stopping.lock().unwrap();
+                self.publisher().iter().for_each(|publisher| publisher.set_open(*is_stopping));
             }
             gst::EventView::StreamStart(_) => self.go_on(),
             gst::EventView::CustomDownstream(_) => {
