@@ -26,7 +26,7 @@ const NEEDS: [Need; 7] = [
     },
     Need {
         properties: &["pad-value"],
-        what: "resize=letterbox or letterbox-top-left, or align=face or box",
+        what: "resize=letterbox or letterbox-top-left, or align=face, box or line",
         is_met: |settings, _, fit| {
             matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft) || settings.align != Align::None
         },
