@@ -153,6 +153,25 @@ fn a_flush_of_a_branch_ends_its_wait() {
     pipeline.set_state(gst::State::Null).unwrap();
 }
 
+/// As when an application stops while it seeks: the flush-stop never comes, and pads know no flush once they start again.
+#[test]
+fn a_flush_that_does_not_end_is_over_with_the_next_start() {
+    let model = finds(&scratch("life-flush-start"), "cat", 64);
+    let pipeline = launch(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 \
+         ! trtpreprocess name=first ! trtinfer model-file={model} ! trtnms draw=false ! fakesink name=end sync=false async=false"
+    ));
+    let sink = |element: &str| pipeline.by_name(element).unwrap().static_pad("sink").unwrap();
+    let ended = Tally::at(&sink("end"), None);
+    for frames in 1..3 {
+        pipeline.set_state(gst::State::Playing).unwrap();
+        push(&pipeline, 1);
+        wait_until("the frame", LIMIT, || ended.frames() == frames);
+        assert!(sink("first").send_event(gst::event::FlushStart::new()));
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
 #[test]
 fn latency_is_that_of_the_running_model_and_a_change_is_told() {
     let folder = scratch("life-latency");

@@ -412,6 +412,7 @@ impl BaseTransformImpl for TrtInfer {
         log::take_over();
         let settings = self.settings.lock().unwrap().clone();
         self.waits.set_stopped(false);
+        self.waits.set_flushing(false); // pads forget a flush that was not ended, too
         let opened = self.open_model(&settings, self.life.start());
         opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;
         self.stats.reset();

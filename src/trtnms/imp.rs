@@ -426,6 +426,7 @@ impl BaseTransformImpl for TrtNms {
         self.refusal.reset();
         self.memory_wait.reset();
         self.waits.set_stopped(false);
+        self.waits.set_flushing(false); // pads forget a flush that was not ended, too
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
 

@@ -561,6 +561,7 @@ impl BaseTransformImpl for TrtPreprocess {
         self.still.store(0, Ordering::Relaxed);
         self.memory_wait.reset();
         self.waits.set_stopped(false);
+        self.waits.set_flushing(false); // pads forget a flush that was not ended, too
         *self.counts.lock().unwrap() = ObjectCounts::default();
         *self.clips.lock().unwrap() = ClipCounts::default();
         *self.stream.lock().unwrap() = VideoStream::default();
