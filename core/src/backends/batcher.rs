@@ -257,8 +257,9 @@ impl Batcher {
         queue.running_requests().filter(|request| request.stream == stream).for_each(|request| request.cancel());
         let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
         let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
-        drop(queue);
+        // Under the lock, or a thread that is about to wait would miss it.
         own.iter().for_each(|request| request.cancel());
+        drop(queue);
         self.queue.moved.notify_all();
     }
 
