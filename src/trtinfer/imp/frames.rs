@@ -48,12 +48,15 @@ impl TrtInfer {
 
     /// Loads the model for tensors of that size, where that was left to the frames.
     pub(super) fn fit(&self, dims: &Dims) {
-        let Some((former, fitted)) = self.life.replace(|session| session.fitted(dims)) else { return };
+        let Some(former) = self.session() else { return };
+        let Some(fitted) = former.fitted(dims) else { return };
         gst::info!(CAT, imp = self, "loading the model for {dims}");
         if !former.waits {
             self.obj().post_warning(&messages::loaded_again(&former.tensor.desc.dims, dims));
         }
+        // While it is the one that a flush or a change of state leaves: its last run may never end.
         self.running.lock().unwrap().let_go(&former);
+        self.life.replace(|_| Some(fitted.clone()));
         former.handle.leave();
         loading::load(&self.obj(), &fitted.model);
     }
