@@ -341,7 +341,8 @@ fn lines_have_the_tensors_of_the_cpu() {
             let bbox = BBox::from_center(x, y, random.between(4.0, 300.0), random.between(0.5, 30.0));
             let corners = RotatedBox { bbox, angle: random.between(0.0, 3.0) }.corners();
             let upright = Crop::from(Rect { left: 0, top: 0, right: 16, bottom: 8 });
-            Crop { shape: Some(CropShape::Box(corners)), is_turned: number % 3 == 0, ..upright }
+            let shape = if number % 2 == 0 { CropShape::Box(corners) } else { CropShape::Line(corners) };
+            Crop { shape: Some(shape), is_turned: number % 3 == 0, ..upright }
         })
         .collect();
     choose_widths(&mut crops, &spec("cuda"));
