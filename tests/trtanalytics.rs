@@ -298,6 +298,24 @@ fn objects_without_ids_count_nothing_and_that_is_said() {
     assert!(["room"].iter().all(|name| clip.count("zones", name, "entered") == 0));
 }
 
+/// No model before trtanalytics reads text, or it reads other objects.
+#[test]
+fn patterns_without_any_text_are_said() {
+    let gate = r#"{"tripwires": [{"id": "gate", "points": [[320, 0], [320, 480]], "text-matches": "^AB"}]}"#;
+    for (config, wanted) in [(gate, 1), (BOTH, 0)] {
+        let mut clip = Clip::new("no-texts", config, "");
+        clip.hold(59, &[(7, [200.0, 200.0])]);
+        clip.hold(60, &[]);
+        assert_eq!(clip.line.said(), [""; 0], "of frames without objects nothing is known");
+        clip.hold(60, &[(7, [200.0, 200.0])]);
+        let said = clip.line.said();
+        assert!(
+            said.len() == wanted && said.iter().all(|text| text.starts_with("Nothing matches text-matches")),
+            "{said:?}"
+        );
+    }
+}
+
 #[test]
 fn another_part_of_the_stream_begins_with_nobody() {
     let mut clip = Clip::new("parts", BOTH, "");

@@ -9,13 +9,15 @@ use gsttrt_core::analytics::config::AnalyticsConfig;
 use gsttrt_core::analytics::{Analytics, AnalyticsInput};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::overlay::Annotation;
 
 use super::counts;
 use super::known::KnownObjects;
 use super::settings::{AnalyticsSettings, PROPERTIES};
-use crate::gst::awaited::Awaited;
+use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
 use crate::gst::classes_event;
 use crate::gst::element::Properties;
+use crate::gst::meta::attributes;
 use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::zones::{self, ZoneStructures};
@@ -43,6 +45,8 @@ pub struct AnalyticsState {
     drawn_for: Option<(u64, bool, bool)>,
     /// Ids of objects.
     awaited: Awaited,
+    /// Texts of objects that have ids.
+    texts: Awaited,
     events: u64,
     /// What each name that watches classes watches.
     classes: Vec<(String, String)>,
@@ -59,6 +63,7 @@ pub struct TrtAnalytics {
 impl AnalyticsState {
     fn new(config: AnalyticsConfig) -> Self {
         let classes = config.classes().map(|(of, class)| (of.to_string(), class.to_string())).collect();
+        let texts = if config.text_patterns.is_empty() { Awaited::nothing() } else { Awaited::default() };
         let analytics = Analytics::new(config);
         AnalyticsState {
             classes,
@@ -70,6 +75,7 @@ impl AnalyticsState {
             drawn: None,
             drawn_for: None,
             awaited: Awaited::default(),
+            texts,
             events: 0,
         }
     }
@@ -96,6 +102,8 @@ impl AnalyticsState {
             number
         }));
         self.awaited.see(count > 0, !annotations.is_empty());
+        let has_text = |annotation: &Annotation| annotation.track_id.is_some() && attributes::has_texts(annotation);
+        self.texts.see(annotations.iter().any(has_text), count > 0);
         let objects = annotations.iter().filter_map(|annotation| {
             Some(AnalyticsInput {
                 id: annotation.track_id?,
@@ -185,6 +193,14 @@ impl TrtAnalytics {
 fn no_ids() -> Error {
     Error::new(ErrorKind::Settings, "Nothing is counted, because the objects have no ids")
         .remedy("Put trttrack, or another tracker, before trtanalytics")
+}
+
+fn no_texts() -> Error {
+    let cause = format!("no object of the first {FRAMES_WITHOUT} frames with objects has a text");
+    Error::new(ErrorKind::Settings, "Nothing matches text-matches").cause(cause).remedy(
+        "Before trttrack put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that reads text. It must \
+         read the objects that are counted, such as plates and not their cars",
+    )
 }
 
 fn outside(names: &[String], (width, height): (u32, u32)) -> Error {
@@ -280,15 +296,18 @@ impl MetaFilter for TrtAnalytics {
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let stage = Span::begin(false);
         let settings = self.settings.lock().unwrap().clone();
-        let (events, count, lacks_ids) = {
+        let (events, count, lacks_ids, lacks_texts) = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
             let (events, count) = state.count(&settings, frame);
-            (events, count, state.awaited.take_overdue())
+            (events, count, state.awaited.take_overdue(), state.texts.take_overdue())
         };
         self.stats.add(stage, count);
         if lacks_ids {
             self.obj().post_warning(&no_ids());
+        }
+        if lacks_texts {
+            self.obj().post_warning(&no_texts());
         }
         if settings.post_messages {
             self.post(events);
