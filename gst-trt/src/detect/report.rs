@@ -27,15 +27,49 @@ pub struct DetectReport {
     last: Option<Instant>,
     /// All of them, in their order.
     stages: Vec<MeasuredStage>,
-    objects: BTreeMap<String, u64>,
+    objects: LabelCounts,
     /// Maps by their kind, and on how many of them a class is.
     maps: BTreeMap<String, u64>,
     regions: BTreeMap<String, u64>,
     /// What classifiers of objects have found.
-    attributes: BTreeMap<String, u64>,
+    attributes: LabelCounts,
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
     is_held: bool,
     is_predicted: bool,
+}
+
+/// How often labels were found. Those of models that read text are any number of texts.
+#[derive(Clone, Default)]
+struct LabelCounts {
+    of_each: BTreeMap<String, u64>,
+    /// Of all that came after so many others.
+    of_more: u64,
+}
+
+impl LabelCounts {
+    /// As many classes as large classifiers have.
+    const MOST: usize = 1000;
+
+    fn add(&mut self, label: &str) {
+        if let Some(count) = self.of_each.get_mut(label) {
+            *count += 1;
+        } else if self.of_each.len() < LabelCounts::MOST {
+            self.of_each.insert(label.to_string(), 1);
+        } else {
+            self.of_more += 1;
+        }
+    }
+
+    fn text(&self) -> String {
+        let each = counted(&self.of_each);
+        if self.of_more == 0 { each } else { format!("{each}, and {} of further labels", self.of_more) }
+    }
+}
+
+/// Labels with their counts.
+fn counted(counts: &BTreeMap<String, u64>) -> String {
+    let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+    if counts.is_empty() { "none".into() } else { counts.join(", ") }
 }
 
 /// An element of a model.
@@ -85,10 +119,6 @@ impl DetectReport {
                 row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
             }
         }
-        let counted = |counts: &BTreeMap<String, u64>| -> String {
-            let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
-            if counts.is_empty() { "none".into() } else { counts.join(", ") }
-        };
         // What models of maps find are no objects.
         if !self.maps.is_empty() {
             row("maps", counted(&self.maps));
@@ -96,11 +126,11 @@ impl DetectReport {
         if !self.regions.is_empty() {
             row("regions", counted(&self.regions));
         }
-        if !self.objects.is_empty() || self.maps.is_empty() {
-            row("detections", counted(&self.objects));
+        if !self.objects.of_each.is_empty() || self.maps.is_empty() {
+            row("detections", self.objects.text());
         }
-        if !self.attributes.is_empty() {
-            row("attributes", counted(&self.attributes));
+        if !self.attributes.of_each.is_empty() {
+            row("attributes", self.attributes.text());
         }
         for path in job.output.iter().chain(job.json.iter().chain(&args.json)).chain(&args.parquet) {
             row("wrote", path.display().to_string());
@@ -133,7 +163,7 @@ impl DetectReport {
         let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
         let texts = frame.texts.iter().filter_map(|text| text["text"].as_str());
         for label in detected.chain(class).chain(texts) {
-            *self.objects.entry(label.to_string()).or_default() += 1;
+            self.objects.add(label);
         }
         for map in frame.maps.iter().flatten() {
             *self.maps.entry(map["kind"].as_str().unwrap_or_default().to_string()).or_default() += 1;
@@ -144,7 +174,7 @@ impl DetectReport {
             }
         }
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
-            *self.attributes.entry(attribute.label.to_string()).or_default() += 1;
+            self.attributes.add(&attribute.label);
         }
         frame.number = self.frames;
         frame.times.stream_time = time.map(gst::ClockTime::nseconds);
@@ -243,4 +273,20 @@ pub fn watch(pipeline: &gst::Pipeline, job: &Job, setup: &Setup, lines: Arc<Json
         gst::PadProbeReturn::Ok
     });
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_without_number_are_counted_together() {
+        let mut counts = LabelCounts::default();
+        assert_eq!(counts.text(), "none");
+        (0..LabelCounts::MOST).for_each(|number| counts.add(&format!("{number:04}")));
+        assert!(counts.text().ends_with(", 0998 1, 0999 1"), "{}", counts.text());
+        ["1000", "0999", "1001", "1000"].into_iter().for_each(|label| counts.add(label));
+        assert!(counts.text().ends_with(", 0999 2, and 3 of further labels"), "{}", counts.text());
+        assert_eq!(counts.of_each.len(), LabelCounts::MOST);
+    }
 }
