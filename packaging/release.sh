@@ -169,7 +169,8 @@ build_deb() {
 
 build_wheel() {
     local wheel
-    wheel=$(basename "$(python/build.sh "$STAGE")")
+    wheel=$(python/build.sh "$STAGE")
+    wheel=$(basename "$wheel")
     [[ $wheel == "gsttrt-$VERSION-"*.whl ]] || fail "the wheel is $wheel, and its version is to be $VERSION."
 }
 
@@ -178,8 +179,10 @@ build_image() {
     tool=$(container_tool)
     # OCI's own format has no HEALTHCHECK.
     [ "$tool" != podman ] || options+=(--format docker)
+    # It is of no commit where there are changes.
+    [ -z "$COMMIT" ] || [ -n "$changed" ] || options+=(--label "org.opencontainers.image.revision=$COMMIT")
     "$tool" build "${options[@]}" --file packaging/Containerfile --tag "gst-trt:$VERSION" \
-        --label "org.opencontainers.image.version=$VERSION" --label "org.opencontainers.image.revision=$COMMIT" .
+        --label "org.opencontainers.image.version=$VERSION" .
     "$tool" save "gst-trt:$VERSION" | gzip -n >"$STAGE/gst-trt-$VERSION-image-$(uname -m).tar.gz"
 }
 
