@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use gsttrt_core::analytics::AnalyticsEvent;
 use gsttrt_core::image::overlay::{Annotation, Attribute};
 
-use crate::gst::meta::{attributes, identity};
+use crate::gst::meta::{attributes, identity, track};
 
 /// An object with an id as it was last seen.
 #[derive(Debug)]
@@ -26,12 +26,20 @@ impl KnownObjects {
     pub fn see(&mut self, frame: &gst::BufferRef, annotations: Vec<Annotation>, now: u64) {
         let mut identities = identity::of_regions(frame);
         identities.resize(annotations.len(), None);
+        let mut predicted: Vec<bool> = track::region_facts(frame).map(|facts| facts.is_predicted).collect();
+        predicted.resize(annotations.len(), false);
+        let objects = annotations.into_iter().zip(identities).zip(predicted);
         // Of several objects with one id the first counts, as in events.
-        for (Annotation { track_id, attributes, .. }, identity) in annotations.into_iter().zip(identities).rev() {
+        for ((Annotation { track_id, mut attributes, .. }, mut identity), is_predicted) in objects.rev() {
             let Some(id) = track_id else { continue };
-            if attributes.is_empty() && identity.is_none() {
-                self.0.remove(&id);
-            } else {
+            // Nobody may have looked at an object that is only predicted, so that what it lacks was not taken back.
+            if let Some(before) = self.0.remove(&id).filter(|_| is_predicted) {
+                identity = identity.or(before.identity);
+                if attributes.is_empty() {
+                    attributes = before.attributes;
+                }
+            }
+            if !attributes.is_empty() || identity.is_some() {
                 self.0.insert(id, KnownObject { attributes, identity, last_seen: now });
             }
         }
@@ -90,5 +98,29 @@ mod tests {
         assert_eq!(see(&[(3, 4)], 11), [(3, Some(4))]);
         known.clear();
         assert!(known.0.is_empty());
+    }
+
+    #[test]
+    fn who_is_only_predicted_stays_known() {
+        gst::init().unwrap();
+        let mut known = KnownObjects::default();
+        let mut see = |identity: Option<u64>, is_predicted: bool, now: u64| {
+            let mut buffer = gst::Buffer::new();
+            let frame = buffer.get_mut().unwrap();
+            {
+                let mut region = VideoRegionOfInterestMeta::add(frame, "person", (0, 0, 9, 9));
+                region.add_param(gst::Structure::builder("object_id").field("id", 1i32).build());
+                region.add_param(gst::Structure::builder("detection").field("predicted", is_predicted).build());
+            }
+            identity::attach(frame, &[identity], "site");
+            known.see(frame, read::objects(frame, (16, 16)).annotations, now);
+            known.forget(now, 10);
+            known.0.get(&1).and_then(|object| object.identity)
+        };
+        assert_eq!(see(Some(7), false, 0), Some(7));
+        assert_eq!(see(None, true, 10), Some(7), "nobody has looked");
+        assert_eq!(see(None, true, 20), Some(7), "it is in sight");
+        assert_eq!(see(Some(8), true, 30), Some(8));
+        assert_eq!(see(None, false, 31), None, "nobody knows who it is now");
     }
 }

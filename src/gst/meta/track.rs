@@ -35,6 +35,8 @@ pub struct RegionFacts {
     pub is_held: bool,
     /// And nothing has moved since.
     pub is_still: bool,
+    /// Whether the box was predicted, by [`write`].
+    pub is_predicted: bool,
 }
 
 pub fn region_facts(buffer: &gst::BufferRef) -> impl Iterator<Item = RegionFacts> {
@@ -42,7 +44,7 @@ pub fn region_facts(buffer: &gst::BufferRef) -> impl Iterator<Item = RegionFacts
         let is = |field| meta.param("detection").is_some_and(|param| param.get::<bool>(field) == Ok(true));
         // SAFETY: a public field of a structure that `meta` keeps.
         let name = unsafe { (*meta.as_ptr()).roi_type };
-        RegionFacts { name, is_held: is("held"), is_still: is("still") }
+        RegionFacts { name, is_held: is("held"), is_still: is("still"), is_predicted: is("predicted") }
     })
 }
 
