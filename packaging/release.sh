@@ -230,7 +230,7 @@ mv --no-target-directory "$STAGE" "$FOLDER"
 
 printf '\n%s\n' "$FOLDER"
 (cd "$FOLDER" && stat --format='%12s  %n' -- *)
-[ "${#LEFT[@]}" = 0 ] || printf '\nNot in it:\n' && printf '    %s\n' "${LEFT[@]}"
+[ "${#LEFT[@]}" = 0 ] || { printf '\nNot in it:\n'; printf '    %s\n' "${LEFT[@]}"; }
 [ "${GST_TRT_PROFILE:-dist}" = dist ] || printf '\nIts binaries are of the profile %s; do not hand them out.\n' "$GST_TRT_PROFILE"
 [ -z "$changed" ] || printf '\nIt holds changes that are in no commit.\n'
 grep -q "^## \[$VERSION\]" CHANGELOG.md || printf '\nCHANGELOG.md has no section [%s]; what is new is still under "Unreleased".\n' "$VERSION"
