@@ -112,10 +112,13 @@ fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
 
 /// The texts of the frame as a whole, one for each model that has read something.
 fn texts(buffer: &gst::BufferRef) -> Vec<Value> {
-    let fields = |text::FrameText { text, confidence }| {
+    let fields = |text::FrameText { text, confidence, is_held }| {
         let mut found = json!({ "text": text });
         if let Some(confidence) = confidence {
             found["confidence"] = confidence.into();
+        }
+        if is_held {
+            found["held"] = true.into();
         }
         found
     };
