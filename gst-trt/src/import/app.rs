@@ -85,11 +85,12 @@ const RTSP_SINK: [KnownKey; 8] = [
     ("source-id", NoEffect, "each source has its address"),
 ];
 
+const OF_TRACKER: &str = "it is bytetrack; ocsort and, with a model of vectors, botsort are there too. NvDCF is not";
 const TRACKER: [KnownKey; 6] = [
     ("tracker-width", NoEffect, "objects are followed by their boxes"),
     ("tracker-height", NoEffect, "objects are followed by their boxes"),
-    ("ll-lib-file", Differs, "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
-    ("ll-config-file", Differs, "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
+    ("ll-lib-file", Differs, OF_TRACKER),
+    ("ll-config-file", Differs, OF_TRACKER),
     ("enable-batch-process", NoEffect, "each source has a tracker of its own"),
     ("display-tracking-id", NoEffect, PICTURES),
 ];

@@ -90,6 +90,11 @@ impl<'a> ClassSettings<'a> {
         ClassSettings { threshold, iou_threshold: self.iou_threshold.or(Some(IOU_OF_NVINFER)), ..self }
     }
 
+    /// Its own threshold counts more than that of boxes.
+    pub fn of_classifier(self, threshold: Option<f64>) -> Self {
+        ClassSettings { threshold: threshold.or(self.threshold), ..self }
+    }
+
     /// As properties of trtnms. `count` is the number of classes, where it is known.
     pub fn write(mut self, count: impl Fn() -> Option<u32>, nms: &mut PropertyTexts, into: &mut WrittenConfig) {
         let all_are_off = self.threshold.is_some_and(is_off);

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 
 const SUPPRESSED: &str = "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself";
 const LAYOUT: &str = "the layout of the outputs is recognised; where it is not, set layout in nms, or layout-file";
+const UNCALIBRATED: &str =
+    "without int8-calib-file only models with Q/DQ nodes run in INT8: for others set precision=fp16 in infer";
 /// Why keys are not taken over.
 const REASONS: [KnownKey; 29] = [
     ("custom-lib-path", Elsewhere, LAYOUT),
@@ -39,11 +41,16 @@ const REASONS: [KnownKey; 29] = [
     ("scaling-filter", Differs, "frames are scaled as in training, bilinear"),
     ("scaling-compute-hw", NoEffect, "frames are scaled where the model runs"),
     ("crop-objects-to-roi-boundary", Differs, "boxes are cut at the edge of the frame"),
-    ("classifier-threshold", Elsewhere, "set score-threshold in nms for a classifier"),
+    ("classifier-threshold", NoEffect, "the model is no classifier"),
     ("layer-device-precision", Elsewhere, "precision in infer is that of all layers"),
     ("mode", NoEffect, "nvinfer's documentation has no such key; that of the precision is network-mode"),
     ("segmentation-threshold", Differs, "masks have the threshold that models are trained with"),
 ];
+
+fn is_classifier(property: &IniGroup) -> Result<bool, Failure> {
+    let kind = property.number::<u32>("network-type")?;
+    Ok(kind == Some(1) || property.is_on("is-classifier") == Some(true))
+}
 
 /// What a file says of a model, with what the application sets instead.
 pub struct NvInfer<'a> {
@@ -145,6 +152,8 @@ impl NvInfer<'_> {
         let mut classes = ClassSettings::read(self.file, self.groups, property, into)?;
         if self.finds_objects(property, into)? {
             classes = classes.with_defaults();
+        } else if is_classifier(property)? {
+            classes = classes.of_classifier(property.number("classifier-threshold")?);
         }
         classes.write(count, &mut nms, into);
         table.comment("What nvinfer's file does not say is as nvinfer has it.");
@@ -218,7 +227,12 @@ impl NvInfer<'_> {
     ) -> Result<(), Failure> {
         match property.number::<u32>("network-mode")? {
             Some(0) => infer.set("precision", "fp32"),
-            Some(1) => infer.set("precision", "int8"),
+            Some(1) => {
+                infer.set("precision", "int8");
+                if property.text("onnx-file").is_some() && property.text("int8-calib-file").is_none() {
+                    into.note(Differs, self.file, "property", "network-mode=1", UNCALIBRATED);
+                }
+            }
             Some(2) => infer.set("precision", "fp16"),
             other => {
                 let unset = || "network-mode (0, as it is not set)".into();

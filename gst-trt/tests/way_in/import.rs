@@ -164,6 +164,7 @@ secondary-reinfer-interval=30
 input-object-min-width=24
 input-object-min-height=16
 classifier-async-mode=1
+classifier-threshold=0.6
 ";
 
 const ZONES: &str = "\
@@ -206,7 +207,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         format!(
             "[[model]]\nname = \"secondary-gie0\"\nfile = \"{}\"\non = \"objects\"\nclasses = [\"0\",\"1\"]\n\
              # What nvinfer's file does not say is as nvinfer has it.\n\
-             preprocess = \"scale=1 resize=stretch min-object-size=24 reclassify-interval=30\"\n",
+             preprocess = \"scale=1 resize=stretch min-object-size=24 reclassify-interval=30\"\nnms = \"score-threshold=0.6\"\n",
             at("infer/../classes.onnx")
         ),
         "\n[track]\n".into(),
@@ -294,6 +295,11 @@ fn a_model_of_nvinfer_becomes_a_configuration_that_is_right() {
     }
     std::fs::write(folder.join("config.toml"), &output.stdout).unwrap();
     succeed(&folder, &["serve", "--check", "config.toml"]);
+
+    // Without a table of calibration, INT8 is an error for most models.
+    std::fs::write(folder.join("infer/eight.txt"), "[property]\nonnx-file=../model.onnx\nnetwork-mode=1\n").unwrap();
+    let said = text(&succeed(&folder, &["import", "infer/eight.txt"]).stderr).to_string();
+    assert!(said.contains("Changes results: eight.txt [property] network-mode=1: without int8-calib-file"), "{said}");
 
     // One that sees objects, with labels as DeepStream has them.
     std::fs::write(folder.join("infer/kinds.txt"), "disc;box;star\n").unwrap();
