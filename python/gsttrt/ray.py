@@ -43,7 +43,10 @@ try:
 
     from . import _rows
 except ImportError as missing:
-    raise LibraryError(f'Ray Data is not installed: {missing}. Use pip install "gsttrt[ray]".') from missing
+    why = f'Ray Data is not installed: {missing}. Use pip install "ray[data]>=2.60".'
+    if __name__ == "__main__":
+        sys.exit(f"Error: {why}")
+    raise LibraryError(why) from missing
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -268,6 +268,15 @@ def test_without_gstreamer_and_opencv_a_video_is_refused(detector, monkeypatch):
         gsttrt.detect(clip("sample"), detector)
 
 
+def test_without_ray_its_command_says_what_to_install(tmp_path):
+    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\")\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "gsttrt.ray", "archive", "--model", "m.onnx", "--out", "found"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths})
+    assert ran.returncode == 1
+    assert ran.stderr == "Error: Ray Data is not installed: No module named 'pyarrow'. Use pip install \"ray[data]>=2.60\".\n"
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "gsttrt", *arguments], capture_output=True, text=True)
 
