@@ -43,6 +43,7 @@ fn the_chain_is_tried_on_the_cpu() {
         "ok  decodebin",
         "ok  H.264 encoder",
         "ok  backend=rten",
+        "ok  backend=kserve",
         "NVDEC",
         "\ncameras\n",
         "TensorRT",

@@ -45,7 +45,9 @@ pub fn checks() -> Vec<Component> {
     checks.extend(tensorrt());
     checks.extend(BACKENDS.iter().map(|backend| {
         let name = format!("backend={}", backend.name());
-        match backend.probe(&ModelFile::new("model.onnx".as_ref()), &Options::default()) {
+        // One for servers takes an address alone. Nothing is sent there.
+        let model = if backend.name() == "kserve" { "grpc://localhost:8001/model" } else { "model.onnx" };
+        match backend.probe(&ModelFile::new(model.as_ref()), &Options::default()) {
             Ok(_) => Component::there("what runs models", name, backend.blurb()),
             Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => {
                 let costs = match backend.name() {
