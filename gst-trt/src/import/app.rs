@@ -225,7 +225,13 @@ impl DeepStreamApp<'_> {
         for sink in self.numbered("sink").filter(|sink| sink.is_on("enable").unwrap_or(true)) {
             let kind = sink.number::<u32>("type")?.unwrap_or(1);
             let (note, why) = match kind {
-                1 | 2 | 5 => (Elsewhere, PICTURES),
+                1 | 2 | 5 => {
+                    if sink.is_on("sync") == Some(true) {
+                        let why = "with sync = true a source that is a file is played at its own time";
+                        into.note(Elsewhere, self.file, &sink.name, "sync", why);
+                    }
+                    (Elsewhere, PICTURES)
+                }
                 3 => (Differs, "gst-trt detect writes annotated videos; serve records events"),
                 4 if has_rtsp => (NoEffect, "one [rtsp] serves all sources"),
                 4 => {

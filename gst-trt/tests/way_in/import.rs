@@ -269,9 +269,11 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     expect_failure(&run(&folder, &again), &again, &["config.toml is there already"]);
 
     // Without a file there is nothing to loop.
-    std::fs::write(folder.join("cameras.txt"), APP.replace("file://CLIP", "rtsp://camera/1")).unwrap();
+    let app = APP.replace("file://CLIP", "rtsp://camera/1").replace("sync=0", "sync=1");
+    std::fs::write(folder.join("cameras.txt"), app).unwrap();
     let said = text(&succeed(&folder, &["import", "cameras.txt"]).stderr).to_string();
     assert!(said.contains("[tests] file-loop: no source is a file"), "{said}");
+    assert!(said.contains("Set elsewhere: cameras.txt [sink0] sync: with sync = true"), "{said}");
 }
 
 #[test]
