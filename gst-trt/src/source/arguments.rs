@@ -50,15 +50,15 @@ impl InputSource {
 }
 
 /// The sources that the arguments name; images that follow each other become one source. No two have the same name. `@list.txt` stands
-/// for the lines of that file.
+/// for the lines of that file. A video or an image of a list may be gone: it is named among the results, and the others go on.
 ///
 /// # Errors
 /// What is not there, or is neither video nor image.
 pub fn sources(arguments: &[OsString]) -> Result<Vec<InputSource>, Failure> {
     let mut sources = Vec::new();
-    for argument in listed(arguments)? {
+    for (argument, is_listed) in listed(arguments)? {
         let (count, images) = (sources.len(), sources.last().map_or(0, InputSource::images));
-        add(&mut sources, &argument)?;
+        add(&mut sources, &argument, is_listed)?;
         // Images of this argument that follow those of the one before.
         if let Some(InputSource::Images { starts, files, .. }) = sources.get_mut(count.wrapping_sub(1))
             && files.len() > images
@@ -78,8 +78,8 @@ pub fn sources(arguments: &[OsString]) -> Result<Vec<InputSource>, Failure> {
     Ok(sources)
 }
 
-/// The arguments, and the lines of files in the place of these.
-fn listed(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+/// The arguments, and the lines of files in the place of these, with whether they are such a line.
+fn listed(arguments: &[OsString]) -> Result<Vec<(OsString, bool)>, Failure> {
     let mut all = Vec::new();
     for argument in arguments {
         let list = argument.as_bytes().strip_prefix(b"@").map(|name| Path::new(OsStr::from_bytes(name)));
@@ -89,9 +89,9 @@ fn listed(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
                 let read =
                     read.map_err(|error| format!("Cannot read the list of sources {}: {error}.", list.display()))?;
                 let lines = read.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-                all.extend(lines.map(|line| OsStr::from_bytes(line).to_owned()));
+                all.extend(lines.map(|line| (OsStr::from_bytes(line).to_owned(), true)));
             }
-            None => all.push(argument.clone()),
+            None => all.push((argument.clone(), false)),
         }
     }
     if all.is_empty() {
@@ -100,7 +100,7 @@ fn listed(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
     Ok(all)
 }
 
-fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> {
+fn add(sources: &mut Vec<InputSource>, argument: &OsStr, is_listed: bool) -> Result<(), Failure> {
     let path = Path::new(argument);
     // Where it is no text, it is a path and nothing else.
     let text = argument.to_str().unwrap_or_default();
@@ -109,7 +109,7 @@ fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> 
         sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
     } else if let Some((scheme, rest)) = text.split_once("://") {
         match scheme.to_ascii_lowercase().as_str() {
-            "file" => return add(sources, path_of(text)?.as_os_str()),
+            "file" => return add(sources, path_of(text)?.as_os_str(), is_listed),
             scheme => {
                 let (name, address) = stream(scheme, rest)?;
                 sources.push(InputSource::Video { name, address });
@@ -121,6 +121,8 @@ fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> 
         add_file(sources, path);
     } else if is_pattern(argument) {
         add_pattern(sources, argument)?;
+    } else if is_listed && (is_image(path) || has_ending(path, &VIDEOS)) {
+        add_file(sources, path);
     } else if let Some(camera) = numbered_camera(text) {
         if !camera.exists() {
             return Err(format!("There is no camera {}. {}", camera.display(), cameras()).into());
@@ -366,8 +368,13 @@ mod tests {
             names(&[&argument, "rtsp://camera/d"]),
             [live("a", "a"), live("b-c", "b c"), "stdin: standard input live false".into(), live("d", "d")]
         );
-        fs::write(&list, "\n").unwrap();
         let refused = |argument: &str| sources(&[argument.into()]).unwrap_err().to_string();
+        fs::write(&list, "/nowhere/gone.mp4\n").unwrap();
+        assert_eq!(names(&[&argument]), ["gone: /nowhere/gone.mp4 live false"]);
+        assert_eq!(refused("/nowhere/gone.mp4"), "There is no file /nowhere/gone.mp4.");
+        fs::write(&list, "/nowhere/gone\n").unwrap();
+        assert_eq!(refused(&argument), "There is no file /nowhere/gone.");
+        fs::write(&list, "\n").unwrap();
         assert_eq!(refused(&argument), "The list of sources is empty.");
         fs::remove_file(&list).unwrap();
         assert!(refused(&argument).starts_with("Cannot read the list of sources "), "{}", refused(&argument));
