@@ -46,6 +46,11 @@ fn wrong(text: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, text)
 }
 
+fn not_understood(keys: &str) -> ApiError {
+    let numbers = "identity and limit are whole numbers from 0 on";
+    wrong(format!("The query is not understood: its keys are {keys}, each of them once; {numbers}."))
+}
+
 fn moment(key: &str, text: Option<&String>) -> Result<Option<UtcTime>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let form = "Write it like 2026-11-24T09:44:13Z, with %2B for a plus";
@@ -56,8 +61,7 @@ pub async fn recordings(
     State(context): State<Arc<ServerState>>,
     wanted: Result<Query<RecordingQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let keys = "source, event, identity, from, to and limit";
-    let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
+    let Query(wanted) = wanted.map_err(|_| not_understood("source, event, identity, from, to and limit"))?;
     let limit = page(wanted.limit)?;
     let filter = RecordingFilter {
         from: moment("from", wanted.from.as_ref())?,
@@ -86,8 +90,7 @@ pub async fn snapshots(
     State(context): State<Arc<ServerState>>,
     wanted: Result<Query<SnapshotQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let keys = "source, label, identity, from, to and limit";
-    let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
+    let Query(wanted) = wanted.map_err(|_| not_understood("source, label, identity, from, to and limit"))?;
     let filter = RecordingFilter {
         from: moment("from", wanted.from.as_ref())?,
         to: moment("to", wanted.to.as_ref())?,

@@ -67,7 +67,8 @@ fn recordings_are_found_by_source_time_and_event() {
         ("?to=2026-11-24T25:00:00Z", "The time of to is not understood"),
         ("?limit=0", "A limit is 1 to 10000"),
         ("?limit=many", "its keys are source,"),
-        ("?identity=Ada", "its keys are source,"),
+        ("?identity=Ada", "identity and limit are whole numbers"),
+        ("?identity=1&identity=2", "each of them once"),
         ("?sources=gate", "its keys are source,"),
     ] {
         get(&server, &format!("/recordings{query}")).expect_error(400, &[said]);
