@@ -234,7 +234,8 @@ pub fn detail(error: &gst::message::Error) -> Option<String> {
         && !said.contains("://")
         && !said.contains(" (): /") // the place of another element
         && !said.starts_with("streaming stopped")
-        && !said.starts_with("no suitable plugins");
+        && !said.starts_with("no suitable plugins")
+        && !said.starts_with("Missing decoder: "); // the sentence names what is needed of it
     is_wanted.then(|| printable(said, LONGEST))
 }
 
@@ -397,7 +398,8 @@ mod tests {
             " (Server did not select transport)."
         );
         let other = "../gst/rtsp/gstrtspsrc.c(7894): start (): /GstPipeline:p/GstRTSPSrc:source";
-        for hidden in ["URL: http://me:hush@h/x", "me@h", "streaming stopped, reason error (-5)", other, ""] {
+        let missing = "Missing decoder: A-Law (audio/x-alaw)";
+        for hidden in ["URL: http://me:hush@h/x", "me@h", "streaming stopped, reason error (-5)", missing, other, ""] {
             assert_eq!(end(&said(&format!("{place}{hidden}"))), ".");
         }
         assert_eq!(end(&said(&format!("{place}the password hush is wrong"))), " (the password *** is wrong).");
