@@ -67,6 +67,7 @@ pub fn read(path: &Path) -> Result<Tokenizer, Failure> {
             let merges = merges.iter().map(|entry| merge(entry).ok_or_else(|| format!("{} is no merge", short(entry))));
             of(&file, model.get("vocab").and_then(Value::as_object).ok_or("it has no vocab")?, merges)
         }),
+        _ if path.ends_with(TOKENIZER) && !path.with_file_name(MERGES).exists() => Err("it has no model".to_string()),
         _ => {
             let list = read_text(&path.with_file_name(MERGES))?;
             let lines = list.lines().filter(|line| !line.starts_with("#version") && !line.trim().is_empty());
@@ -355,6 +356,8 @@ mod tests {
             let said = read_of(&folder, &file).err().expect(says);
             assert!(said.contains(says) && said.contains("examples/words.py"), "{said}");
         }
+        fs::remove_file(folder.join(MERGES)).unwrap();
+        assert!(read_of(&folder, &json!({})).err().expect("it is empty").contains("tokenizer.json: it has no model"));
         fs::write(folder.join(TOKENIZER), "{").unwrap();
         let said = read(&folder.join(TOKENIZER)).err().expect("it is cut").to_string();
         assert!(said.contains("it is not JSON"), "{said}");
