@@ -212,8 +212,8 @@ done
 
 # The folder appears when it is complete. What is built for it lies next to it until then, on the same disk.
 umask 022
-mkdir -p "$(dirname "$FOLDER")"
-SCRATCH=$(mktemp -d "$FOLDER.XXXXXX")
+SCRATCH=$(mkdir -p "$(dirname "$FOLDER")" && mktemp -d "$FOLDER.XXXXXX") ||
+    fail "$FOLDER cannot be made, as the line above says; name another folder, or let this user write there."
 end() {
     local status=$?
     rm -rf "$SCRATCH"

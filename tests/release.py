@@ -277,6 +277,13 @@ class Release(unittest.TestCase):
             self.assertIn("is there already and is not an empty folder", ran.stderr)
         self.assertEqual(mine.read_text(), "mine")
 
+    def test_a_folder_that_cannot_be_made_is_named(self):
+        mine = self.folder / "mine.txt"
+        mine.write_text("mine")
+        ran = self.run_release(*self.only_chart(), "--without", "image", "--require", "chart", mine / "release")
+        self.assertEqual((ran.returncode, ran.stdout), (1, ""))
+        self.assertIn("mine.txt/release cannot be made, as the line above says; name another folder", ran.stderr)
+
     def tools_that_fail(self):
         """A podman and a docker whose services do not answer."""
         tools = self.folder / "tools"
