@@ -50,6 +50,8 @@ pub struct AnalyticsInput<'a> {
 #[derive(Debug)]
 pub struct Analytics {
     config: AnalyticsConfig,
+    /// Of the frames, in pixels.
+    height: f32,
     pub zones: Vec<Zone>,
     pub tripwires: Vec<Tripwire>,
     pub headings: Vec<Heading>,
@@ -70,6 +72,7 @@ impl Analytics {
         let tracks = TrackTable::new(config.zones.len(), config.tripwires.len());
         Analytics {
             config,
+            height: 0.0,
             zones: Vec::new(),
             tripwires: Vec::new(),
             headings: Vec::new(),
@@ -87,6 +90,7 @@ impl Analytics {
     /// tripwires that lie outside the frame.
     pub fn set_size(&mut self, size: (u32, u32)) -> Vec<String> {
         self.reset();
+        self.height = size.1 as f32;
         let Analytics { config, zones, tripwires, headings, .. } = self;
         let mut before = std::mem::take(zones).into_iter();
         zones.extend(config.zones.iter().map(|zone| Zone::new(config, zone, size, before.next())));
@@ -251,6 +255,7 @@ impl Analytics {
     }
 
     fn visit(&mut self, place: usize, point: Point) {
+        let point = on_frame(point, self.height);
         let Analytics { zones, tracks, events, now, version, .. } = self;
         let Some((track, visits, _)) = tracks.parts(place) else { return };
         for (number, (zone, visit)) in zones.iter_mut().zip(visits).enumerate() {
@@ -424,4 +429,10 @@ impl Analytics {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// A point on the lower edge of the frame, where boxes end that the frame cuts off, is in the last row of pixels: a zone that reaches to
+/// the edge has it.
+fn on_frame([x, y]: Point, height: f32) -> Point {
+    if y <= height { [x, y.min((height - 1.0).next_down())] } else { [x, y] }
 }

@@ -406,6 +406,21 @@ fn another_part_of_the_stream_begins_with_nobody() {
     assert_eq!(scene.analytics.set_size((40, 200)), ["room"]);
 }
 
+/// Somebody near the camera: the frame has 100 rows, and the box ends where it does.
+#[test]
+fn what_the_lower_edge_cuts_off_is_in_zones_that_reach_there() {
+    let whole = "[[0, 0], [1, 0], [1, 1], [0, 1]]";
+    let pixels = "[[0, 0], [199, 0], [199, 99], [0, 99]]";
+    let upper = "[[0, 0], [1, 0], [1, 0.5], [0, 0.5]]";
+    for (points, y, wanted) in
+        [(whole, 100.0, 1), (pixels, 100.0, 1), (whole, 99.5, 1), (upper, 100.0, 0), (whole, 130.0, 0)]
+    {
+        let mut scene = Scene::new(&format!(r#"{{"zones": [{{"id": "all", "points": {points}}}]}}"#));
+        scene.hold(20, 1, [100.0, y]);
+        assert_eq!(scene.analytics.zones[0].total().entered, wanted, "{points} {y}");
+    }
+}
+
 #[test]
 fn of_two_objects_with_one_id_the_first_counts() {
     let mut scene = Scene::new(ROOM);
