@@ -14,7 +14,7 @@ pub const MAX_PATTERN: usize = 4096;
 /// Groups of a pattern. The memory that comparing takes grows with them.
 pub const MAX_GROUPS: usize = 16;
 /// Bytes of a text. Longer ones match nothing.
-pub const MAX_TEXT: usize = 4096;
+pub const MAX_TEXT: usize = 512;
 /// Bytes of a pattern once it is compiled. The time that comparing takes grows with them.
 const MAX_COMPILED: usize = 256 << 10;
 
