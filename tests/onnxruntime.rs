@@ -286,7 +286,7 @@ mod pipelines {
     fn objects(infer: &str) -> Vec<Vec<Found>> {
         crate::common::init();
         let line = format!(
-            "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={} interval=8 {infer} \
+            "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={} interval=5 {infer} \
              ! trtnms name=nms hold-detections=false ! fakesink",
             path("tests/data/sample.mp4"),
             shapes()

@@ -216,7 +216,7 @@ fn a_source_that_is_removed_ends_its_viewers() {
     let [gate, street, wall] = &mut viewers;
     wait_until("its end is seen", LIMIT, || !gate.step());
     wait_until("it is forgotten", LIMIT, || server.viewers.count() == 2);
-    street.take(100);
+    street.take(500);
     let longest = street.packets.iter().map(|(_, payload)| payload.len()).max();
     assert!(longest > Some(1100), "{longest:?}");
     wall.take(5);
