@@ -24,6 +24,7 @@ pub enum Medium {
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub medium: Medium,
+    /// Those of the pad and no copy, so that packets of one format are known by it.
     pub caps: gst::Caps,
     /// With memory of its own: that of a camera or of a file may be a part of something large, or be needed again.
     pub buffer: gst::Buffer,
@@ -44,7 +45,7 @@ impl Packet {
     pub fn new(
         medium: Medium,
         buffer: &gst::BufferRef,
-        caps: &gst::CapsRef,
+        caps: gst::Caps,
         segment: &gst::Segment,
         before: Option<i64>,
     ) -> Option<Self> {
@@ -66,7 +67,7 @@ impl Packet {
             writable.set_flags(gst::BufferFlags::DELTA_UNIT);
         }
         let (arrived, came) = (clock::now(), Instant::now());
-        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived, came })
+        Some(Packet { medium, caps, buffer: own, pts, dts, is_key, is_cut: false, arrived, came })
     }
 
     /// By which packets of a stream are in their order.
@@ -199,7 +200,7 @@ fn tap_pad(pad: &gst::Pad, medium: Medium, take: impl Fn(&gst::Pad, Packet) + Se
         let take_one = |buffer: &gst::BufferRef| {
             let packet = pad.sticky_event::<gst::event::Segment>(0).zip(pad.current_caps());
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            let packet = packet.and_then(|(event, caps)| Packet::new(medium, buffer, &caps, event.segment(), *last));
+            let packet = packet.and_then(|(event, caps)| Packet::new(medium, buffer, caps, event.segment(), *last));
             if let Some(packet) = packet {
                 *last = Some(packet.pts);
                 drop(last);

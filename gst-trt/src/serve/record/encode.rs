@@ -17,7 +17,7 @@ pub fn add(pipeline: &gst::Pipeline, draw: bool, is_live: bool, sink: Arc<dyn Pa
     encoder.set_property("name", "record");
     let take = move |appsink: &gst_app::AppSink| {
         let sample = appsink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-        if let (Some(buffer), Some(caps), Some(segment)) = (sample.buffer(), sample.caps(), sample.segment())
+        if let (Some(buffer), Some(caps), Some(segment)) = (sample.buffer(), sample.caps_owned(), sample.segment())
             && let Some(packet) = Packet::new(Medium::Video, buffer, caps, segment, None)
         {
             sink.take(packet);

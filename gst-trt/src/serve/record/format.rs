@@ -18,10 +18,13 @@ impl Container {
         }
     }
 
-    /// The element that writes it. What was begun is rewritten at the end as one that can be searched.
+    /// The element that writes it. What was begun is rewritten at the end as one that can be searched. Nothing here is live, so that
+    /// `latency` only says how much waits before mp4mux: with 0 its thread wakes up for each packet.
     pub fn muxer(self) -> &'static str {
         match self {
-            Container::Mp4 => "mp4mux name=mux fragment-duration=500 fragment-mode=first-moov-then-finalise",
+            Container::Mp4 => {
+                "mp4mux name=mux latency=500000000 fragment-duration=500 fragment-mode=first-moov-then-finalise"
+            }
             Container::Mkv => "matroskamux name=mux",
         }
     }

@@ -426,7 +426,7 @@ fn two_frames_may_have_the_same_time() {
     let mut packets: Vec<Packet> = (0..30)
         .map(|_| {
             let sample = out.try_pull_sample(ClockTime::from_seconds(60)).expect("a frame");
-            let (buffer, caps) = (sample.buffer().unwrap(), sample.caps().unwrap());
+            let (buffer, caps) = (sample.buffer().unwrap(), sample.caps_owned().unwrap());
             Packet { dts: None, ..Packet::new(Medium::Video, buffer, caps, sample.segment().unwrap(), None).unwrap() }
         })
         .collect();
