@@ -106,7 +106,8 @@ impl RecordingFile {
         let streams = [("video", Some(&format.video)), ("audio", format.audio.as_ref())];
         for (name, caps) in streams.into_iter().filter_map(|(name, caps)| Some((name, caps?))) {
             let parser = format::parser(caps, name == "audio" || first.dts.is_some());
-            line += &format!(" appsrc name={name} format=time max-bytes=0 emit-signals=false ! {parser} ! mux.{name}_0");
+            line +=
+                &format!(" appsrc name={name} format=time max-bytes=0 emit-signals=false ! {parser} ! mux.{name}_0");
         }
         let pipeline = chain::parse(&line)?;
         element(&pipeline, "out").set_property("location", part(&path));
