@@ -57,7 +57,9 @@ impl Fakes {
         // Verdicts on engines are not kept in the user's cache; what GStreamer knows of its plugins is there as usual.
         let caches = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let caches = caches.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache"))).unwrap_or_default();
-        let registry = caches.join(format!("gstreamer-1.0/registry.{}.bin", env::consts::ARCH));
+        let usual = caches.join(format!("gstreamer-1.0/registry.{}.bin", env::consts::ARCH));
+        // Plugins are not looked at again: nvcodec, with the fake driver and a real decoder, may not come back.
+        let registry = env::var_os("GST_REGISTRY").unwrap_or(usual.into());
         again.env("XDG_CACHE_HOME", &folder).env("GST_REGISTRY", registry);
         let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", paths).output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
