@@ -347,22 +347,25 @@ impl Analytics {
         let Some((track, _, passages)) = tracks.parts(place) else { return };
         for (number, (tripwire, passage)) in tripwires.iter_mut().zip(passages.iter_mut()).enumerate() {
             let hysteresis = if all { 0 } else { tripwire.config.hysteresis };
-            let Some((direction, happened)) = passage.settle(hysteresis, *now) else { continue };
-            if tripwire.one_way().is_some_and(|wanted| wanted != direction) || !tripwire.is_along(track) {
-                continue;
-            }
+            let certain = passage.settle(hysteresis, *now).filter(|(direction, _)| {
+                tripwire.one_way().is_none_or(|wanted| wanted == *direction) && tripwire.is_along(track)
+            });
             if !track.texts.has(tripwire.config.text_matches) {
                 // What is written on it may be read later. An object that is gone is not asked again.
-                if !all {
-                    passage.cross(direction, happened);
+                if all {
+                    passage.forget();
+                } else if let Some(crossing) = certain {
+                    passage.wait(crossing);
                 }
                 continue;
             }
-            tripwire.counts[usize::from(track.object.class)].add(direction);
-            let kind = AnalyticsEventKind::Crossed { tripwire: number, direction };
-            let count = tripwire.total().of(direction);
-            events.push(AnalyticsEvent { kind, happened, count, dwell: None, object: Some(track.object) });
-            *version += 1;
+            for (direction, happened) in passage.waited().chain(certain) {
+                tripwire.counts[usize::from(track.object.class)].add(direction);
+                let kind = AnalyticsEventKind::Crossed { tripwire: number, direction };
+                let count = tripwire.total().of(direction);
+                events.push(AnalyticsEvent { kind, happened, count, dwell: None, object: Some(track.object) });
+                *version += 1;
+            }
         }
         track.is_crossing = passages.iter().any(Passage::is_open);
     }

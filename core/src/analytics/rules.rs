@@ -87,13 +87,21 @@ impl Visit {
 
 /// An object and a tripwire. Crossings forward and backward cancel each other until none has come for the tripwire's
 /// hysteresis.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Passage {
     /// Crossings forward less those backward.
     net: i32,
     /// The time of the last one.
     last: u64,
+    /// Crossings that are certain, the oldest first, of an object whose text is yet to match. Nothing cancels them.
+    waiting: Vec<CertainCrossing>,
 }
+
+/// The direction and the time of a crossing that nothing undoes.
+pub type CertainCrossing = (CrossingDirection, u64);
+
+/// Crossings of an object and a tripwire that wait for a text. Of more, the latest stay.
+pub const MAX_WAITING: usize = 16;
 
 impl Passage {
     pub fn cross(&mut self, direction: CrossingDirection, now: u64) {
@@ -101,18 +109,37 @@ impl Passage {
         self.last = now;
     }
 
+    /// Whether there are crossings that are not certain, or that wait.
     pub fn is_open(&self) -> bool {
-        self.net != 0
+        self.net != 0 || !self.waiting.is_empty()
     }
 
-    /// The direction and the time of a crossing that is certain now.
-    pub fn settle(&mut self, hysteresis: u64, now: u64) -> Option<(CrossingDirection, u64)> {
+    /// A crossing that is certain now.
+    pub fn settle(&mut self, hysteresis: u64, now: u64) -> Option<CertainCrossing> {
         if self.net == 0 || now.saturating_sub(self.last) < hysteresis {
             return None;
         }
         let direction = if self.net > 0 { CrossingDirection::Forward } else { CrossingDirection::Backward };
         self.net = 0;
         Some((direction, self.last))
+    }
+
+    /// Keeps a crossing until [`Passage::waited`] or [`Passage::forget`].
+    pub fn wait(&mut self, crossing: CertainCrossing) {
+        if self.waiting.len() == MAX_WAITING {
+            self.waiting.remove(0);
+        }
+        self.waiting.push(crossing);
+    }
+
+    /// The crossings that have waited, which do so no more.
+    pub fn waited(&mut self) -> impl Iterator<Item = CertainCrossing> {
+        self.waiting.drain(..)
+    }
+
+    /// The object is gone, and what waits counts no more.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
     }
 }
 

@@ -124,6 +124,52 @@ fn a_crossing_without_its_text_is_none() {
     assert_eq!(scene.names(), [""; 0], "a text is not that of another object with the same id");
 }
 
+/// As of a line that asks for no text.
+#[test]
+fn each_crossing_waits_for_its_text() {
+    let mut scene = gate("");
+    scene.read(20, LEFT, &[]);
+    scene.read(20, RIGHT, &[]);
+    scene.read(20, LEFT, &[plate("XY99")]);
+    scene.read(20, RIGHT, &[]);
+    assert_eq!(scene.names(), [""; 0]);
+    scene.read(1, RIGHT, &[plate("AB12")]);
+    assert_eq!(scene.names(), ["Forward", "Backward", "Forward"]);
+    let told: Vec<_> = scene.events.iter().map(|(_, event)| (event.happened / FRAME, event.count)).collect();
+    assert_eq!(told, [(20, 1), (40, 1), (60, 2)]);
+    // Round the end of the line, and through it again.
+    let mut scene = gate("");
+    for _ in 0..3 {
+        scene.read(20, LEFT, &[]);
+        scene.read(20, RIGHT, &[]);
+        scene.read(1, [120.0, 90.0], &[]);
+        scene.read(1, [80.0, 90.0], &[]);
+    }
+    scene.read(1, LEFT, &[plate("AB12")]);
+    assert_eq!(scene.names(), ["Forward"; 3]);
+    // One that is not certain when the text comes still is undone.
+    let mut scene = gate("");
+    scene.read(20, LEFT, &[]);
+    scene.read(20, RIGHT, &[]);
+    scene.read(1, LEFT, &[plate("AB12")]);
+    scene.read(20, RIGHT, &[]);
+    assert_eq!(scene.names(), ["Forward"]);
+    assert!(scene.analytics.finish().is_empty());
+}
+
+#[test]
+fn of_many_crossings_the_latest_wait() {
+    let mut scene = gate("\"hysteresis\": 0,");
+    let turns = rules::MAX_WAITING as u64 + 5;
+    (0..=turns).for_each(|turn| scene.read(2, if turn % 2 == 0 { LEFT } else { RIGHT }, &[]));
+    scene.read(1, if turns % 2 == 0 { LEFT } else { RIGHT }, &[plate("AB12")]);
+    assert_eq!(scene.names().len(), rules::MAX_WAITING);
+    let happened = scene.events.iter().map(|(_, event)| event.happened / FRAME);
+    assert!(happened.eq((6..=turns).map(|turn| 2 * turn)), "{:?}", scene.events);
+    scene.read(30, if turns % 2 == 0 { LEFT } else { RIGHT }, &[plate("AB12")]);
+    assert_eq!(scene.names().len(), rules::MAX_WAITING, "they wait no more");
+}
+
 #[test]
 fn the_wrong_way_does_not_wait() {
     let mut scene = gate("\"direction\": \"backward\",");
