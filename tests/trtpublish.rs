@@ -528,6 +528,10 @@ fn what_makes_no_sense_ends_the_start_with_an_error() {
         (format!("location={missing}"), vec!["Cannot write to", "No such file"]),
         ("location=coap://host/x".into(), vec!["nothing is known about coap://", "mqtt://"]),
         (format!("location={path} tags=[1]"), vec!["tags is not a JSON object", "tags={"]),
+        (
+            format!(r#"location={path} tags="{{\"floor\":1,\"floor\":2}}""#),
+            vec!["tags cannot be used: it has the key \"floor\" twice", "Write it once"],
+        ),
         (format!("location={path} format=coco per=event"), vec!["Only format=gst-trt", "per=frame"]),
         (format!("location={path} cert-file=/x"), vec!["cert-file and key-file belong together"]),
         (format!("location={path} ca-file=/x"), vec!["is not encrypted"]),

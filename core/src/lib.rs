@@ -47,6 +47,8 @@ pub mod heads;
 pub mod identity;
 #[doc(hidden)]
 pub mod image;
+#[doc(hidden)]
+pub mod json;
 pub mod memory;
 #[doc(hidden)]
 pub mod model;

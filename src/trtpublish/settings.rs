@@ -7,6 +7,7 @@ use std::time::Duration;
 use gst::glib;
 use gst::prelude::*;
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::json::{RepeatedKey, repeated_key};
 use gsttrt_core::options::{Choices, Setting, setting};
 use gsttrt_core::redact::redacted;
 use gsttrt_publish::address::Secret;
@@ -74,6 +75,10 @@ impl PublishSettings {
                     .remedy(r#"Write tags={"name":"value"}, in quotes for the shell"#)
             })?,
         };
+        if let Some(repeated) = repeated_key(self.tags.as_bytes()) {
+            return Err(Error::new(ErrorKind::Settings, format!("The property tags cannot be used: {repeated}"))
+                .remedy(RepeatedKey::REMEDY));
+        }
         let id = Some(self.source_id.clone()).filter(|id| !id.is_empty());
         Ok(PublishSource { id, tags })
     }

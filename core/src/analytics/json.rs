@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::config::*;
 use super::text::{MAX_PATTERNS, TextPattern};
 use crate::error::{Error, Result};
+use crate::json::{RepeatedKey, repeated_key};
 use crate::words::nearest;
 
 const TOP: [&str; 5] = ["zones", "tripwires", "directions", "frame-width", "frame-height"];
@@ -34,6 +35,9 @@ const DIRECTION: [&str; 5] = ["id", "points", "mode", "classes", "text-matches"]
 pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| unusable(format!("it is not JSON: {error}")).remedy("Correct it there"))?;
+    if let Some(repeated) = repeated_key(text.as_bytes()) {
+        return Err(unusable(repeated.to_string()).remedy(RepeatedKey::REMEDY));
+    }
     let top = JsonPart { value: &value, path: String::new() }.object(&TOP)?;
     let frame = match (top.get("frame-width"), top.get("frame-height")) {
         (None, None) => None,

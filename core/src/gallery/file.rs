@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::Gallery;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open_regular;
+use crate::json::repeated_key;
 use crate::vector;
 
 /// Vectors of a gallery.
@@ -223,6 +224,9 @@ fn visit(path: &Path, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
 
 fn parse(line: &[u8]) -> std::result::Result<GalleryEntry, String> {
     let value: Value = serde_json::from_slice(line).map_err(|error| format!("it is not JSON: {error}"))?;
+    if let Some(repeated) = repeated_key(line) {
+        return Err(repeated.to_string());
+    }
     let name = value.get("name").and_then(Value::as_str).ok_or("it has no name, which is a text")?;
     check_name(name)?;
     let vector = match value.get("vector") {
@@ -294,6 +298,7 @@ mod tests {
             (format!("{good}name,vector\n"), "line 2 of the gallery"),
             (format!("{good}{{\"name\": \"a\"}}\n"), "it has no vector"),
             (format!("{good}[1, 2]\n"), "it has no name"),
+            (with("\"a\", \"name\": \"b\"", "[1, 0]"), "it has the key \"name\" twice"),
             (with("\"\"", "[1, 0]"), "the name is empty"),
             (with("7", "[1, 0]"), "it has no name"),
             (with("\"a\\u0000b\"", "[1, 0]"), "control characters"),

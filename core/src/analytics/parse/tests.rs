@@ -62,6 +62,15 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         (r#"{"zones": {}}"#, &["zones is {}", "a list in brackets"]),
         (r#"{"zones": [{"id": "a", "pionts": []}]}"#, &["zones[0] has the unknown key \"pionts\"", "Write points"]),
         (r#"{"zones": [{"id": "a", "colour-of-it": 1}]}"#, &["colour-of-it", "The keys are id, type, points"]),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "inverse": true, "inverse": false}]}"#,
+            &["zones[0] has the key \"inverse\" twice", "Write it once"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0],{"x": 1, "y": 1, "x": 2}]}]}"#,
+            &["tripwires[0].points[1] has the key \"x\" twice"],
+        ),
+        (r#"{"zones": [], "tripwires": [], "zones": []}"#, &["it has the key \"zones\" twice"]),
         (r#"{"zones": [{"points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has no id"]),
         (r#"{"zones": [{"id": 7, "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0].id is 7", "a text in quotes"]),
         (

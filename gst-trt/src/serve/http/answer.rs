@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use gsttrt_core::json::{RepeatedKey, repeated_key};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -110,7 +111,10 @@ pub async fn object(request: Request, time: Duration) -> Result<Map<String, Valu
         Ok(_) if std::str::from_utf8(&bytes).is_ok_and(|text| config::nul(text).is_some()) => {
             Err(wrong("A text in the body has a NUL character. Send it without.".into()))
         }
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(object)) => match repeated_key(&bytes) {
+            Some(repeated) => Err(wrong(format!("The body cannot be used: {repeated}. {}.", RepeatedKey::REMEDY))),
+            None => Ok(object),
+        },
         Ok(_) => Err(wrong("The body is no JSON object. Send one, such as {\"key\": \"value\"}.".into())),
         Err(error) => {
             Err(wrong(format!("The body is no JSON: {error}. Send an object, such as {{\"key\": \"value\"}}.")))

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use gsttrt_core::json::{RepeatedKey, repeated_key};
 use gsttrt_core::redact::redacted;
 use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
@@ -86,6 +87,9 @@ impl Config {
             serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(tags).map_err(|error| {
                 problem("tags", format!("it is no JSON object: {error}. Write it like {{\"site\": \"north\"}}"))
             })?;
+            if let Some(repeated) = repeated_key(tags.as_bytes()) {
+                return Err(problem("tags", format!("{repeated}. {}", RepeatedKey::REMEDY)));
+            }
         }
         let properties = self.destination(publish, "source")?.properties;
         let location = properties.get("location").unwrap_or_default();

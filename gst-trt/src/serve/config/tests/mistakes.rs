@@ -126,6 +126,12 @@ fn a_mistake_is_named_with_its_line() {
         ("location = \"{source}.jsonl\"", "location = \"mqtt://h\"", 12, "topic"),
         ("location = \"{source}.jsonl\"", "location = \"mqt://h/t\"", 12, "nothing is known about mqt://"),
         ("name = \"p\"", "name = \"p\"\ntags = \"north\"", 12, "it is no JSON object"),
+        (
+            "name = \"p\"",
+            "name = \"p\"\ntags = '{\"site\": 1, \"site\": 2}'",
+            12,
+            "it has the key \"site\" twice. Write it once",
+        ),
         ("name = \"p\"", "name = \"p\"\npublish-every = 5", 12, "less than a millisecond"),
         ("[http]", "[http]\nlisten = \"0.0.0.0:8090\"", 17, "without a token everyone"),
         ("[http]", "[http]\ntoken = \"short\"", 18, "16 or more"),

@@ -117,6 +117,13 @@ fn bodies(cases: &mut Vec<Case>) {
         let bytes = [head("POST", "/sources", "Transfer-Encoding: chunked\r\n"), chunk].concat().into_bytes();
         cases.push(Case { name: format!("{size} bytes, chunked"), bytes, expected: Expected::Error(&[413]) });
     }
+    for (method, path, body) in [
+        ("POST", "/sources", r#"{"name": "gate", "address": "rtsp://gate/1", "address": "rtsp://gate/2"}"#),
+        ("PUT", "/models/yolo", r#"{"file": "a.onnx", "file": "b.onnx"}"#),
+    ] {
+        let bytes = with_body(method, path, body.as_bytes());
+        cases.push(Case { name: format!("{method} with a key twice"), bytes, expected: Expected::Error(&[400]) });
+    }
     let bytes = with_body("PUT", "/models/none", br#"{"file": "a.onnx"}"#);
     cases.push(Case { name: "unknown model".into(), bytes, expected: Expected::Error(&[404]) });
 }
