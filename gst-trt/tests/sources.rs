@@ -277,7 +277,11 @@ fn several_sources_have_results_of_their_own() {
     detect(&folder, &[&clips[..], &["--output", "out"]].concat());
     assert_eq!(files(&folder.join("out")), ["sample-2-boxes.mp4", "sample-boxes.mp4"]);
     assert_eq!(files(&folder), ["one", "out", "sample-2-boxes.jsonl", "sample-boxes.jsonl", "two"]);
-    detect(&folder, &[&clips[..], &["--no-video", "--json", "all.jsonl"]].concat());
+    let output = detect(&folder, &[&clips[..], &["--no-video", "--json", "all.jsonl", "--nms", "top-k=3"]].concat());
+    for text_of_model in ["Loading shapes-160.onnx", "Loaded shapes-160.onnx", "Warning: top-k has no effect"] {
+        let count = text(&output.stderr).lines().filter(|line| line.starts_with(text_of_model)).count();
+        assert_eq!(count, 1, "{text_of_model}: {}", text(&output.stderr));
+    }
     let all = lines(&folder.join("all.jsonl"));
     let sources: Vec<&str> = all.iter().map(|line| line["source"].as_str().unwrap()).collect();
     assert_eq!(

@@ -13,7 +13,6 @@ use gst::prelude::*;
 use super::lines::JsonLines;
 use super::report::{Watched, watch};
 use super::show::Screen;
-use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
@@ -179,7 +178,7 @@ impl ImageRun<'_> {
             while let Some(message) = bus.pop() {
                 match message.view() {
                     gst::MessageView::Error(error) => return Err(chain::sentence(error).into()),
-                    _ => show_message(&task, &message),
+                    _ => self.setup.said.show(&task, &message),
                 }
             }
             if failed {

@@ -5,6 +5,7 @@ mod images;
 mod lines;
 mod outcome;
 mod report;
+mod said;
 mod show;
 mod silence;
 mod table;
@@ -36,6 +37,7 @@ use crate::terminal::screen::TerminalScreen;
 use crate::threads::Threads;
 use lines::JsonLines;
 use outcome::{Broken, BrokenKind, Ended, conclude};
+use said::SaidTexts;
 use show::{Screen, ShowPlace};
 use table::{ParquetTable, RowSubject};
 
@@ -191,6 +193,7 @@ struct Setup {
     show: Option<ShowSettings>,
     signals: Signals,
     display: Display,
+    said: SaidTexts,
     threads: Threads,
     /// Those of the first source, for all: to make one takes longer than a short clip.
     contexts: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -296,13 +299,13 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let sources = sources(&args.sources).map_err(|failure| args.with_meant_option(failure))?;
     let jobs = jobs(args, sources)?;
     let (show, display) = show(args, &jobs)?;
-    let (threads, contexts) = (threads.clone(), OnceLock::new());
+    let (threads, contexts, said) = (threads.clone(), OnceLock::new(), SaidTexts::default());
     // The launch line's mistakes first, before a file is made.
     chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
     let (frames, timeout, vectors) = (args.frames, args.timeout, args.vectors);
-    let setup = Setup { chain, frames, timeout, table, vectors, show, signals, display, threads, contexts };
+    let setup = Setup { chain, frames, timeout, table, vectors, show, signals, display, said, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
     let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     // Each source has a pipeline of its own, which would load it again.

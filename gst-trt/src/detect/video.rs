@@ -14,7 +14,6 @@ use super::report::{DetectReport, Watched, watch};
 use super::show::Screen;
 use super::silence::{ReceivedBytes, SILENCE_LIMIT, Silence};
 use super::{Broken, Ended, Job, Setup, ending};
-use crate::bus;
 use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
@@ -250,7 +249,7 @@ impl VideoRun<'_> {
                 None if started == Some(true) && self.address.gave_up(pipeline, &input(pipeline)) => quiet += 1,
                 _ => {
                     quiet = 0;
-                    message.iter().for_each(|message| show_message(&task, message));
+                    message.iter().for_each(|message| self.setup.said.show(&task, message));
                 }
             }
             if quiet > 2 {
@@ -402,19 +401,5 @@ impl VideoRun<'_> {
         };
         let part = self.setup.frames.map(|limit| report.frames as f64 / limit as f64).or(part);
         task.show(part, || format!("{} frames, {:.1} fps", report.frames, report.fps()));
-    }
-}
-
-/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a
-/// password.
-pub fn show_message(task: &TaskProgress, message: &gst::Message) {
-    let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
-    match message.view() {
-        gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),
-        gst::MessageView::Info(info) if is_ours => task.line(&info.error().to_string()),
-        gst::MessageView::Progress(progress) if is_ours => {
-            bus::progress(progress).iter().for_each(|(_, text)| task.line(text))
-        }
-        _ => {}
     }
 }
