@@ -486,6 +486,7 @@ fn vectors_are_written_where_they_are_wanted() {
 fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
     let folder = scratch("detect-on-objects-wrong");
     let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let reader = reader(&folder.join("reader.onnx"));
     let before = files(&folder);
     for (more, parts) in [
         (&["--on-objects", "none.onnx"][..], &["There is no file none.onnx"][..]),
@@ -495,9 +496,21 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
         (&["--on-objects", &kinds, "--object-options", "object-clases=disc"], &["did you mean “object-classes”?"]),
         (&["--on-objects", &kinds, "--object-options", "x", "--object-options", "y"], &["more --object-options than"]),
         (&["--on-objects", &kinds, "--json", &kinds], &["would be overwritten"]),
+        (
+            &["--on-objects", &reader, "--on-objects", &kinds, "--parquet", "found.parquet"],
+            &["reader.onnx says of objects has no column", "add --json FILE"],
+        ),
     ] {
         expect_failure(&detect(&folder, &sample(), &shapes(), more), more, parts);
         assert_eq!(files(&folder), before, "{more:?}");
+    }
+    // Nobody would see that it has no effect.
+    for (first, name) in [(&kinds, "kinds.onnx"), (&reader, "reader.onnx")] {
+        let more = ["--on-objects", &kinds];
+        let none = format!("{name} finds no objects");
+        let parts = [none.as_str(), "kinds.onnx is to see them", "give --model a detector"];
+        expect_failure(&detect(&folder, &sample(), first, &more), &more, &parts);
+        assert_eq!(files(&folder), before, "{name}");
     }
     let alone = detect(&folder, &sample(), &shapes(), &["--object-options", "object-classes=disc"]);
     assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));

@@ -186,6 +186,7 @@ impl ImageRun<'_> {
             }
             self.lines.check()?;
             self.setup.check_table()?;
+            self.setup.check_objects(&self.report.lock())?;
             match sample {
                 Some(sample) => {
                     self.write(&sample)?;

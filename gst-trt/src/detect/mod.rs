@@ -3,6 +3,7 @@
 
 mod images;
 mod lines;
+mod objects;
 mod outcome;
 mod report;
 mod said;
@@ -37,6 +38,7 @@ use crate::terminal::screen::TerminalScreen;
 use crate::threads::Threads;
 use lines::JsonLines;
 use outcome::{Broken, BrokenKind, Ended, conclude};
+use report::DetectReport;
 use said::SaidTexts;
 use show::{Screen, ShowPlace};
 use table::{ParquetTable, RowSubject};
@@ -211,6 +213,14 @@ impl Setup {
         self.table.as_ref().map_or(Ok(()), |table| table.check())
     }
 
+    /// The failure of models on objects, of which the first model finds none.
+    fn check_objects(&self, report: &DetectReport) -> Result<(), Failure> {
+        if report.is_of_whole_frames && !self.chain.on_objects.is_empty() {
+            return Err(objects::no_objects(&self.chain));
+        }
+        Ok(())
+    }
+
     /// Called while the source's pipeline still has them.
     fn keep_contexts(&self) {
         self.contexts.get_or_init(|| Box::new(registry::alive()));
@@ -301,7 +311,9 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let (show, display) = show(args, &jobs)?;
     let (threads, contexts, said) = (threads.clone(), OnceLock::new(), SaidTexts::default());
     // The launch line's mistakes first, before a file is made.
-    chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
+    let trial = chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
+    chain.configure(&trial);
+    objects::check(args, &chain, &trial)?;
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
     let (frames, timeout, vectors) = (args.frames, args.timeout, args.vectors);

@@ -16,6 +16,7 @@ use gsttrt_publish::record::{FrameRecord, PublishSource};
 use serde_json::Value;
 
 use super::lines::JsonLines;
+use super::objects::is_of_whole;
 use super::{DetectArgs, Job, Setup, whole_path};
 use crate::chain::{STAGES, element, stage};
 
@@ -36,6 +37,8 @@ pub struct DetectReport {
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
     is_held: bool,
     is_predicted: bool,
+    /// Whether a frame had results of the whole of it, in place of objects.
+    pub is_of_whole_frames: bool,
 }
 
 /// How often labels were found. Those of models that read text are any number of texts.
@@ -176,6 +179,7 @@ impl DetectReport {
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
             self.attributes.add(&attribute.label);
         }
+        self.is_of_whole_frames |= is_of_whole(&frame);
         frame.number = self.frames;
         frame.times.stream_time = time.map(gst::ClockTime::nseconds);
         frame.is_held = std::mem::take(&mut self.is_held);

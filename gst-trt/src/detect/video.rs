@@ -264,6 +264,7 @@ impl VideoRun<'_> {
             self.lines.check()?;
             self.setup.check_table()?;
             let report = self.report.lock().clone();
+            self.setup.check_objects(&report)?;
             let is_enough =
                 self.has_enough(&report) || self.screen.is_some_and(|screen| screen.is_closed(&self.setup.display));
             let number = self.setup.signals.signal();
@@ -295,6 +296,7 @@ impl VideoRun<'_> {
             self.show(&mut task, &report);
         }
         let report = self.report.lock().clone();
+        self.setup.check_objects(&report)?;
         if report.frames == 0 {
             return Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown())));
         }

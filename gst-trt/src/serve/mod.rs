@@ -63,7 +63,7 @@ use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use changes::{FileWatch, Stamp};
 use config::Config;
-pub use config::{NAME_FORM, is_config_name, parse_time};
+pub use config::{HeadSettings, ModelOutcome, ModelSettings, NAME_FORM, is_config_name, parse_time};
 use control::VideoControl;
 use gpus::Gpus;
 use log::{LogFormat, LogSettings, log, log_error, warn};

@@ -25,8 +25,10 @@ mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
+pub use head::HeadSettings;
 pub use keys::{AskedPicture, Container, GpuChoice, NAME_FORM, RunsOn, is_config_name};
 pub use model::ModelConfig;
+pub use model_file::{ModelOutcome, ModelSettings};
 #[cfg(feature = "otel")]
 pub use resolved::OtelConfig;
 pub use resolved::{
