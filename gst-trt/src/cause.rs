@@ -422,6 +422,11 @@ mod tests {
             (described("Server did not select transport."), Cause::Rejected),
             (missing("Missing decoder: VP9 (video/x-vp9)\n"), Cause::Unsupported),
             (missing("Missing decoder: A-Law (audio/x-alaw)\n"), Cause::NoVideo),
+            (missing("Missing decoder: application/x-rtp (application/x-rtp, media=(string)audio)\n"), Cause::NoVideo),
+            (
+                missing("Missing decoder: application/x-rtp (application/x-rtp, media=(string)video)\n"),
+                Cause::Unsupported,
+            ),
             (stream(gst::StreamError::WrongType), Cause::NoVideo),
             (stream(gst::StreamError::TypeNotFound), Cause::Unsupported),
             (stream(gst::StreamError::Demux), Cause::Damaged),

@@ -6,7 +6,9 @@
 //! GIO tells of each connection that is made, in the thread that makes it; just before, that thread has said with a progress
 //! message that rtspsrc connects. Connections of HTTP are made so, too, and none may lead where the user has not led it.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
@@ -16,15 +18,17 @@ use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 
 use crate::local;
-use crate::source::lacks_video;
+use crate::source::{VideoOffer, video_offer};
 
 /// More than any camera answers until it is asked for a stream.
 const MOST_ANSWERED: u64 = 256 << 10;
 /// More connections than rtspsrc needs until a stream is set up, also where the camera leads to another one and wants a password.
 const MOST_CONNECTED: u32 = 16;
+/// More requests for streams than rtspsrc sends until it has those that are wanted, by all ways that it knows.
+const MOST_ASKED: u32 = 64;
 
 /// Why rtspsrc never comes to an end with a camera. It does not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CameraFault {
     /// It has answered more than any does, and was not asked for a stream yet.
     Flood,
@@ -32,16 +36,28 @@ pub enum CameraFault {
     Redirects,
     /// It has none among its streams, so that rtspsrc waits for what it sends of others.
     NoVideo,
+    /// It does not say how its video is asked for, so that rtspsrc waits for its sound.
+    NoAddress,
+    /// It has a video of that format, which no element reads.
+    Unreadable(String),
+    /// It does not say by which way it sends, and is asked again.
+    NoTransport,
 }
 
 impl CameraFault {
     /// The end of a sentence.
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(&self) -> Cow<'static, str> {
+        let text = match self {
             CameraFault::Flood => "its answer has no end",
             CameraFault::Redirects => "it answers with another address again and again (302)",
             CameraFault::NoVideo => "there is no video in it",
-        }
+            CameraFault::NoAddress => "its description (SDP) has no address of its video",
+            CameraFault::NoTransport => "it does not answer how it sends its streams (SETUP)",
+            CameraFault::Unreadable(format) => {
+                return format!("GStreamer has no decoder for {format} here: install its plugin").into();
+            }
+        };
+        text.into()
     }
 }
 
@@ -55,8 +71,11 @@ struct OpenSockets {
     connected: u32,
     /// Whether a stream was set up. Its video follows, which has no end.
     is_set_up: bool,
-    /// Whether all streams are set up, and none is a video.
-    lacks_video: bool,
+    /// The streams that were asked for since the last connection, and how often that was done.
+    asked: BTreeSet<u32>,
+    requests: u32,
+    /// What is wrong with its description, once all streams are set up.
+    described: Option<CameraFault>,
     is_cut: bool,
 }
 
@@ -91,25 +110,33 @@ impl Connections {
     /// A message of the pipeline, in the thread that posts it. A handler that drops messages passes them on to here.
     pub fn hear(&self, message: &gst::Message) {
         let gst::MessageView::Progress(progress) = message.view() else { return };
-        match progress.get() {
-            (gst::ProgressType::Continue, "connect", _) => {
-                lock(&self.0).connected += 1;
+        let Some((kind, code, text)) = content(progress) else { return };
+        match (kind, code) {
+            (gst::ProgressType::Continue, "connect") => {
+                let mut opened = lock(&self.0);
+                opened.connected += 1;
+                opened.forget_requests();
+                drop(opened);
                 CONNECTING.set(Arc::downgrade(&self.0));
             }
-            (gst::ProgressType::Continue, "request", _) => lock(&self.0).is_set_up = true,
-            (gst::ProgressType::Complete, "open", _) => {
-                lock(&self.0).lacks_video = message.src().is_some_and(lacks_video);
+            (gst::ProgressType::Continue, "request") => lock(&self.0).ask(text),
+            (gst::ProgressType::Complete, "open") => {
+                let offer = message.src().and_then(video_offer);
+                lock(&self.0).describe(offer);
                 CONNECTING.set(Weak::new());
             }
             _ => CONNECTING.set(Weak::new()),
         }
     }
 
-    /// Why a camera that was not asked for a stream yet never will be, or has no video.
+    /// Why a camera will never send a video, if that is known.
     pub fn fault(&self) -> Option<CameraFault> {
         let opened = lock(&self.0);
-        if opened.lacks_video {
-            return Some(CameraFault::NoVideo);
+        if let Some(fault) = &opened.described {
+            return Some(fault.clone());
+        }
+        if opened.requests > MOST_ASKED {
+            return Some(CameraFault::NoTransport);
         }
         if opened.is_set_up {
             return None;
@@ -129,11 +156,48 @@ impl Connections {
     }
 }
 
+/// The kind, the code and the text of a progress message. [`gst::message::Progress::get`] would copy its texts and free none.
+fn content(message: &gst::message::Progress) -> Option<(gst::ProgressType, &str, &str)> {
+    let structure = message.structure()?;
+    Some((structure.get("type").ok()?, structure.get("code").ok()?, structure.get("text").ok()?))
+}
+
 fn lock(opened: &Mutex<OpenSockets>) -> MutexGuard<'_, OpenSockets> {
     opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenSockets {
+    /// A request is sent: for a stream, or to play.
+    fn ask(&mut self, text: &str) {
+        self.is_set_up = true;
+        if let Some(number) = text.strip_prefix("SETUP stream ").and_then(|number| number.parse().ok()) {
+            self.requests += 1;
+            // So few are wanted.
+            if self.asked.len() < MOST_ASKED as usize {
+                self.asked.insert(number);
+            }
+        }
+    }
+
+    fn forget_requests(&mut self) {
+        self.asked.clear();
+        self.requests = 0;
+    }
+
+    /// The camera has described its streams, and those that are wanted are set up.
+    fn describe(&mut self, offer: Option<VideoOffer>) {
+        self.described = match offer {
+            Some(VideoOffer::Nothing) => Some(CameraFault::NoVideo),
+            Some(VideoOffer::Unreadable(format)) => Some(CameraFault::Unreadable(format)),
+            // Where others were asked for: their requests may have other words in a later GStreamer.
+            Some(VideoOffer::Stream(number)) if !self.asked.is_empty() && !self.asked.contains(&number) => {
+                Some(CameraFault::NoAddress)
+            }
+            _ => None,
+        };
+        self.forget_requests();
+    }
+
     fn add(&mut self, socket: RtspSocket) {
         if self.is_cut {
             socket.cut();
@@ -256,4 +320,47 @@ fn leads_here(connection: &glib::Object, target: &glib::Value) -> bool {
 fn connection_type() -> glib::Type {
     // SAFETY: types can be asked for at any time.
     unsafe { glib::translate::from_glib(gio_sys::g_socket_connection_get_type()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(kind: gst::ProgressType, code: &str, text: &str) -> gst::Message {
+        gst::message::Progress::builder(kind, code, text).build()
+    }
+
+    #[test]
+    fn a_camera_that_is_asked_again_and_again_is_known() {
+        gst::init().unwrap();
+        let connections = Connections::default();
+        let ask = |times: u32| {
+            (0..times)
+                .for_each(|_| connections.hear(&progress(gst::ProgressType::Continue, "request", "SETUP stream 0")));
+            connections.fault()
+        };
+        assert_eq!(ask(MOST_ASKED), None);
+        connections.hear(&progress(gst::ProgressType::Continue, "connect", "Connecting"));
+        assert_eq!(ask(MOST_ASKED), None, "by another connection");
+        connections.hear(&progress(gst::ProgressType::Complete, "open", "Opened Stream"));
+        assert_eq!(ask(MOST_ASKED), None, "it has answered");
+        assert_eq!(ask(1), Some(CameraFault::NoTransport));
+    }
+
+    #[test]
+    fn a_video_that_is_never_asked_for_is_known() {
+        for (asked, offer, fault) in [
+            (&[0, 1][..], VideoOffer::Stream(0), None),
+            (&[1], VideoOffer::Stream(0), Some(CameraFault::NoAddress)),
+            (&[], VideoOffer::Stream(0), None),
+            (&[1], VideoOffer::Nothing, Some(CameraFault::NoVideo)),
+            (&[0], VideoOffer::Unreadable("ODD".into()), Some(CameraFault::Unreadable("ODD".into()))),
+        ] {
+            let mut opened = OpenSockets::default();
+            asked.iter().for_each(|number| opened.ask(&format!("SETUP stream {number}")));
+            opened.ask("Sending PLAY request");
+            opened.describe(Some(offer.clone()));
+            assert_eq!(opened.described, fault, "{asked:?} {offer:?}");
+        }
+    }
 }

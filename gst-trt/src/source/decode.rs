@@ -6,26 +6,51 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
+use gsttrt_core::redact::printable;
 
 use super::guard::decodes_video;
 use super::options::StreamOptions;
 use super::tap::VideoTap;
 use crate::failure::Failure;
 
-/// The name of what an rtspsrc has with it: whether its camera has offered a video.
-const HAS_VIDEO: &str = "gst-trt-has-video";
+/// The name of what an rtspsrc has with it: the first video that its camera has offered.
+const OFFERED: &str = "gst-trt-offered-video";
+/// Characters of a name that a camera gives a format.
+const LONGEST: usize = 40;
+
+/// What an rtspsrc has with it.
+type OfferedVideo = Arc<Mutex<Option<VideoOffer>>>;
+
+/// What a camera offers of videos.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VideoOffer {
+    /// None among its streams.
+    Nothing,
+    /// In a format that no element reads here.
+    Unreadable(String),
+    /// The stream of that number.
+    Stream(u32),
+}
 
 /// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
 /// too.
 pub fn missing_decoder(listed: &str) -> Option<&str> {
     let missing = listed.lines().filter_map(|line| line.strip_prefix("Missing decoder: ")?.rsplit_once(" ("));
-    let mut seen = missing.filter(|(_, caps)| caps.starts_with("video/") || caps.starts_with("image/"));
-    seen.next().map(|(format, _)| format)
+    let mut seen = missing.filter_map(|(format, caps)| match caps {
+        _ if caps.starts_with("video/") || caps.starts_with("image/") => Some(format),
+        // Of a camera with RTSP: its packets are not understood.
+        _ if caps.starts_with("application/x-rtp") && caps.contains("media=(string)video") => {
+            let name = caps.split_once("encoding-name=(string)").map(|(_, rest)| rest);
+            Some(name.and_then(|rest| rest.split([',', ';', ')']).next()).unwrap_or(format))
+        }
+        _ => None,
+    });
+    seen.next()
 }
 
 /// Lets an fdsrc read from a named pipe, which is opened here, once, and closed with the element: filesrc opens a file for
@@ -98,22 +123,24 @@ pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, 
         let source = values.get(1)?.get::<gst::Element>().ok()?;
         options.configure_source(&source);
         if source.factory().is_some_and(|factory| factory.name() == "rtspsrc") {
-            let first = [Mutex::new(None), Mutex::new(None)];
-            let has_video = Arc::new(AtomicBool::new(false));
+            let (video, audio) = (OfferedVideo::default(), Mutex::new(None));
             // SAFETY: data of that name is set here alone, once for each element and before it connects, and read with this type.
-            unsafe { source.set_data(HAS_VIDEO, has_video.clone()) };
+            unsafe { source.set_data(OFFERED, video.clone()) };
+            let number_of_video = Mutex::new(None);
             source.connect("select-stream", false, move |values| {
                 let (number, caps) = (values.get(1)?.get::<u32>().ok()?, values.get(2)?.get::<gst::Caps>().ok()?);
-                let first = match caps.structure(0).and_then(|caps| caps.get("media").ok()) {
+                let stream = caps.structure(0);
+                let first = match stream.and_then(|stream| stream.get("media").ok()) {
                     Some("video") => {
-                        has_video.store(true, Ordering::Relaxed);
-                        &first[0]
+                        let offer =
+                            || stream.and_then(unreadable).map_or(VideoOffer::Stream(number), VideoOffer::Unreadable);
+                        lock(&video).get_or_insert_with(offer);
+                        &number_of_video
                     }
-                    Some("audio") if has_audio => &first[1],
+                    Some("audio") if has_audio => &audio,
                     _ => return Some(false.to_value()),
                 };
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                Some((*first.get_or_insert(number) == number).to_value())
+                Some((*lock(first).get_or_insert(number) == number).to_value())
             });
         }
         // From GStreamer 1.22 on.
@@ -124,11 +151,29 @@ pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, 
     });
 }
 
-/// Whether that is an rtspsrc whose camera has offered no video. It has offered all of its streams once rtspsrc has opened it.
-pub fn lacks_video(source: &gst::Object) -> bool {
+/// The format of a video as a camera describes it, where no element takes its packets here.
+fn unreadable(described: &gst::StructureRef) -> Option<String> {
+    let name = printable(described.get("encoding-name").ok()?, LONGEST);
+    let mut packets = described.to_owned();
+    packets.set_name("application/x-rtp");
+    let packets = gst::Caps::from(packets);
+    // Those that decodebin tries.
+    let mut readers =
+        gst::ElementFactory::factories_with_type(gst::ElementFactoryType::DECODABLE, gst::Rank::MARGINAL).into_iter();
+    (!readers.any(|reader| reader.can_sink_any_caps(&packets))).then_some(name)
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first video that its camera has offered to an rtspsrc, which has seen all of the streams once it has opened it. `None` of
+/// other elements.
+pub fn video_offer(source: &gst::Object) -> Option<VideoOffer> {
     // SAFETY: data of that name has this type, and is there as long as the element, which lives during the call.
-    let has_video = unsafe { source.data::<Arc<AtomicBool>>(HAS_VIDEO).map(|data| data.as_ref().clone()) };
-    has_video.is_some_and(|has_video| !has_video.load(Ordering::Relaxed))
+    let offered = unsafe { source.data::<OfferedVideo>(OFFERED).map(|data| data.as_ref().clone()) }?;
+    let first = lock(&offered).clone();
+    Some(first.unwrap_or(VideoOffer::Nothing))
 }
 
 /// Sets decoders up as they come into the bin. A live stream that is joined between two key frames is asked for another.
@@ -214,20 +259,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_camera_that_offers_no_video_is_known() {
+    fn what_a_camera_offers_of_videos_is_known() {
         gst::init().unwrap();
         let make = |factory: &str| gst::ElementFactory::make(factory).build().unwrap();
-        let (decode, source) = (make("uridecodebin"), make("rtspsrc"));
+        let decode = make("uridecodebin");
         look_after_source(&decode, &StreamOptions::default(), true);
-        decode.emit_by_name::<()>("source-setup", &[&source]);
-        let is_taken = |number: u32, media: &str| {
-            let caps = gst::Caps::builder("application/x-unknown").field("media", media).build();
+        let camera = || {
+            let source = make("rtspsrc");
+            decode.emit_by_name::<()>("source-setup", &[&source]);
+            source
+        };
+        let is_taken = |source: &gst::Element, number: u32, media: &str, encoding: &str| {
+            let caps = gst::Caps::builder("application/x-unknown").field("media", media).field("clock-rate", 90_000);
+            let caps = caps.field("encoding-name", encoding).build();
             source.emit_by_name::<bool>("select-stream", &[&number, &caps])
         };
-        assert!(is_taken(0, "audio") && !is_taken(1, "audio") && !is_taken(2, "application"));
-        assert!(lacks_video(source.upcast_ref()) && !lacks_video(decode.upcast_ref()));
-        assert!(is_taken(3, "video") && !is_taken(4, "video"));
-        assert!(!lacks_video(source.upcast_ref()));
+        let offer = |source: &gst::Element| video_offer(source.upcast_ref());
+        let source = camera();
+        assert!(is_taken(&source, 0, "audio", "PCMU") && !is_taken(&source, 1, "audio", "PCMU"));
+        assert!(!is_taken(&source, 2, "application", "VND.ONVIF.METADATA"));
+        assert_eq!((offer(&source), offer(&decode)), (Some(VideoOffer::Nothing), None));
+        assert!(is_taken(&source, 3, "video", "H264") && !is_taken(&source, 4, "video", "H265"));
+        assert_eq!(offer(&source), Some(VideoOffer::Stream(3)));
+        let source = camera();
+        assert!(is_taken(&source, 0, "video", "ODD") && !is_taken(&source, 1, "video", "H264"));
+        assert_eq!(offer(&source), Some(VideoOffer::Unreadable("ODD".into())));
     }
 
     #[test]

@@ -31,8 +31,8 @@ use crate::local;
 
 use arguments::unreadable;
 pub use arguments::{InputSource, pictures_in, sources};
+pub use decode::{VideoOffer, missing_decoder, video_offer};
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
-pub use decode::{lacks_video, missing_decoder};
 pub use guard::decodes_video;
 pub use host::RemoteHost;
 pub use options::StreamOptions;
@@ -436,6 +436,12 @@ mod tests {
         let video = "Missing decoder: VP9 (video/x-vp9, width=(int)320, framerate=(fraction)30/1)\n";
         assert_eq!(missing_decoder(sound), None);
         assert_eq!(missing_decoder(&format!("{sound}{video}")), Some("VP9"));
+        let packets = |media: &str| {
+            let caps = format!("application/x-rtp, media=(string){media}, encoding-name=(string)ODD, ssrc=(uint)7");
+            format!("Missing decoder: application/x-rtp ({caps})\n")
+        };
+        assert_eq!(missing_decoder(&packets("video")), Some("ODD"));
+        assert_eq!(missing_decoder(&packets("audio")), None);
         assert_eq!(missing_decoder(""), None);
     }
 

@@ -28,8 +28,11 @@ fn rtsp(answer: &'static str) -> u16 {
     })
 }
 
-/// An RTSP server that describes its streams so, and sends nothing of them.
-fn describing(sdp: &'static str) -> u16 {
+/// What a camera answers who wants a stream by TCP.
+const BY_TCP: &str = "RTP/AVP/TCP;unicast;interleaved=0-1";
+
+/// An RTSP server that describes its streams so, sends them by that way, and sends nothing of them.
+fn describing(sdp: &'static str, transport: &'static str) -> u16 {
     serve(move |mut connection| {
         loop {
             let asked = request(&connection);
@@ -37,7 +40,7 @@ fn describing(sdp: &'static str) -> u16 {
             let answer = match asked.split(' ').next().unwrap_or_default() {
                 "OPTIONS" => "Public: OPTIONS, DESCRIBE, SETUP, PLAY\r\n\r\n".to_string(),
                 "DESCRIBE" => format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len()),
-                "SETUP" => "Session: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\n".into(),
+                "SETUP" => format!("Session: 1\r\nTransport: {transport}\r\n\r\n"),
                 _ => "Session: 1\r\n\r\n".into(),
             };
             let answer = format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\n{answer}");
@@ -189,36 +192,55 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
     assert!(![told, journal].iter().any(|text| text.contains("hush-hush")), "a password is told");
 }
 
+/// A description of a camera with these streams.
+fn sdp(streams: &[&str]) -> &'static str {
+    format!("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\n{}", streams.concat()).leak()
+}
+
 /// Also where the sound is wanted for recordings, and the camera sends none of it: its description tells.
 #[test]
-fn a_camera_without_video_is_told_at_once() {
-    const SOUND: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n\
-                         a=control:s0\r\n";
-    const NOTHING: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\n";
+fn a_camera_whose_video_will_never_come_is_told_at_once() {
+    const SOUND: &str = "m=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\na=control:s1\r\n";
+    const VIDEO: &str = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:s0\r\n";
+    const NO_ADDRESS: &str = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n";
+    const NO_FORMAT: &str = "m=video 0 RTP/AVP 96\r\na=control:s0\r\n";
+    const ODD: &str = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 ODD/90000\r\na=control:s0\r\n";
     let folder = scratch("camera-without-video");
-    let (address, sources) = (free_address(), [("sound", SOUND), ("nothing", NOTHING)]);
+    let address = free_address();
+    let sources = [
+        ("sound", sdp(&[SOUND]), BY_TCP, "no-video"),
+        ("nothing", sdp(&[]), BY_TCP, "no-video"),
+        ("no-sdp", "a page of text\r\n", BY_TCP, "no-video"),
+        ("no-format", sdp(&[NO_FORMAT, SOUND]), BY_TCP, "no-video"),
+        ("no-address", sdp(&[NO_ADDRESS, SOUND]), BY_TCP, "damaged"),
+        ("odd-format", sdp(&[ODD]), BY_TCP, "unsupported"),
+        // rtspsrc asks again and again.
+        ("odd-transport", sdp(&[VIDEO]), "by pigeon", "damaged"),
+    ];
     let mut config = format!(
         "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[http]\nlisten = \"{address}\"\n\n\
          [record]\nfolder = \"all\"\ncontinuous = true\nsegment = \"1s\"\nkeep-bytes = 1\n\n",
         shapes()
     );
-    for (name, sdp) in sources {
-        let port = describing(sdp);
+    for (name, sdp, transport, _) in sources {
+        let port = describing(sdp, transport);
         config +=
             &format!("[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/x\"\ntimeout = \"60s\"\n\n");
     }
     let service = Service::start(&folder, &config);
     service.said("Started.");
-    for (name, _) in sources {
+    for (name, _, _, cause) in sources {
         let said = service.said(&format!(" ERROR {name}: Cannot read rtspt://127.0.0.1:"));
-        assert!(said.ends_with("[no-video]"), "{said}");
+        assert!(said.ends_with(&format!("[{cause}]")), "{said}");
     }
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     // Without recordings nothing of it is asked for.
-    let sound = format!("rtspt://127.0.0.1:{}/x", describing(SOUND));
-    let args = ["detect", &sound, "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "out.jsonl"];
-    expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", "there is no video in it."]);
+    for (stream, said) in [(SOUND, "there is no video in it."), (ODD, "GStreamer has no decoder for ODD here")] {
+        let camera = format!("rtspt://127.0.0.1:{}/x", describing(sdp(&[stream]), BY_TCP));
+        let args = ["detect", &camera, "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "out.jsonl"];
+        expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", said]);
+    }
 }
 
 /// A source that takes any certificate does not open the way to the same server for those that do not, by a session of TLS that is

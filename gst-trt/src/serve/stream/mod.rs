@@ -465,10 +465,11 @@ impl StreamThread {
             }
             if let Some(fault) = running.connections.fault() {
                 running.connections.cut();
-                let cause = match fault {
-                    CameraFault::Flood => Cause::Damaged,
+                let cause = match &fault {
+                    CameraFault::Flood | CameraFault::NoAddress | CameraFault::NoTransport => Cause::Damaged,
                     CameraFault::Redirects => Cause::Rejected,
                     CameraFault::NoVideo => Cause::NoVideo,
+                    CameraFault::Unreadable(_) => Cause::Unsupported,
                 };
                 let shown = self.config.address.shown();
                 return self.failed(cause, format!("Cannot read {shown}: {}.", fault.text()));
