@@ -162,11 +162,11 @@ fn of_many_crossings_the_latest_wait() {
     let mut scene = gate("\"hysteresis\": 0,");
     let turns = rules::MAX_WAITING as u64 + 5;
     (0..=turns).for_each(|turn| scene.read(2, if turn % 2 == 0 { LEFT } else { RIGHT }, &[]));
-    scene.read(1, if turns % 2 == 0 { LEFT } else { RIGHT }, &[plate("AB12")]);
+    scene.read(1, if turns.is_multiple_of(2) { LEFT } else { RIGHT }, &[plate("AB12")]);
     assert_eq!(scene.names().len(), rules::MAX_WAITING);
     let happened = scene.events.iter().map(|(_, event)| event.happened / FRAME);
     assert!(happened.eq((6..=turns).map(|turn| 2 * turn)), "{:?}", scene.events);
-    scene.read(30, if turns % 2 == 0 { LEFT } else { RIGHT }, &[plate("AB12")]);
+    scene.read(30, if turns.is_multiple_of(2) { LEFT } else { RIGHT }, &[plate("AB12")]);
     assert_eq!(scene.names().len(), rules::MAX_WAITING, "they wait no more");
 }
 
