@@ -19,6 +19,12 @@
 #               LIVE frames a second
 #   serve       gst-trt serve with SERVE_SOURCES sources that share the model of YOLOv8s's shape: clips at their own pace; fps of each,
 #               latency, memory, CUDA contexts
+#   rtdetr_engine   makes a network of RT-DETR-R50's shape, 640x640, and its engine of batches, which takes minutes: in FP16 as far as that
+#               gives what the file says   (only where it is named; PYTHON needs the package transformers, unless RTDETR is there)
+#   rtdetr      the most sources that gst-trt serve takes with it and a tracker, cameras by RTSP where the GStreamer reads them: fps of
+#               each, latency, and the share of the engine alone   (only where it is named)
+#   serve_nets  the same with NETS, in FP16   (only where it is named)
+#   archive     gst-trt detect --parquet on ARCHIVE_VIDEOS short videos with YOLO11n's shape, and NVDEC alone on them   (only where it is named)
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours next to it on such frames, which are
 #               on the GPU already
@@ -51,6 +57,19 @@
 #   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
 #                of the row serve: how many sources, for how long, and whether they are cameras by RTSP, of a server on this machine
 #                                                         (default: 16,64,128; 30; false)
+#   RTDETR, RTDETR_BATCH, RTDETR_SOURCES
+#                of the rows rtdetr: the network, frames of a run, how many sources at first
+#                                                         (default: WORK/rtdetr-r50.onnx, made here; 16; 1,8,16,20,24,32)
+#   SERVE_NETS_SOURCES
+#                of the row serve_nets                     (default: 1,16,64,128,176)
+#   MOST_SECONDS, MOST_TRIES
+#                of the rows rtdetr and serve_nets: how long each number of sources is measured after it has settled for 15 s, and how many
+#                numbers between the last that was enough and the first that was not are tried   (default: 20; 1)
+#   ARCHIVE_CLIPS, ARCHIVE_VIDEOS, ARCHIVE_PROCESSES, ARCHIVE_ROUNDS
+#                of the row archive: what its videos are copies of, how many they are, in how many processes, and how often
+#                                                         (default: the 1080p clip; 1000; 1,8; 1)
+#   ARCHIVE_DETECT, ARCHIVE_INFER
+#                further options of gst-trt detect, and properties of trtinfer   (default: none)
 #   SOAK, KINDS, STAY
 #                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
 #                                                         (default: 120 s; detect segment track+second; false)
@@ -78,6 +97,10 @@ DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
 LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
 SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
+RTDETR=${RTDETR:-$WORK/rtdetr-r50.onnx} RTDETR_BATCH=${RTDETR_BATCH:-16} RTDETR_SOURCES=${RTDETR_SOURCES:-1,8,16,20,24,32}
+SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-20} MOST_TRIES=${MOST_TRIES:-1}
+ARCHIVE_CLIPS=${ARCHIVE_CLIPS:-} ARCHIVE_VIDEOS=${ARCHIVE_VIDEOS:-1000} ARCHIVE_PROCESSES=${ARCHIVE_PROCESSES:-1,8} ARCHIVE_ROUNDS=${ARCHIVE_ROUNDS:-1}
+ARCHIVE_DETECT=${ARCHIVE_DETECT:-} ARCHIVE_INFER=${ARCHIVE_INFER:-}
 KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
@@ -213,13 +236,15 @@ row_swap() {
     [ "$LIVE" = 0 ] || swap swap-live batch=16 "swaps=$(((SWAPS + 4) / 5))" "live=$LIVE"
 }
 
-# program NAME: a script that is the program of that name with the GStreamer, which Python must not get.
+# program NAME [COMMAND]: a script that is the program of that name with the GStreamer, which Python must not get. It lasts as long as
+# the program, and has its status.
 program() {
     cat >"$OUT/$1" <<END
 #!/usr/bin/env bash
+trap : TERM
 $(declare -p K LIBS WORK)
 $(declare -f native bundle in26)
-$GSTREAMER env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$PROGRAMS/$1" "\$@"
+$GSTREAMER env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "${2:-$PROGRAMS/$1}" "\$@"
 END
     chmod +x "$OUT/$1"
 }
@@ -242,6 +267,72 @@ row_serve() {
             "clip=$CLIP" "model=$model" "sources=$sources" "seconds=$SERVE_SECONDS" "gpus=$gpus" "backend=$backend" "batch=$batch" "infer=$infer" \
             "rtsp=$SERVE_RTSP" "limit=$((LIMIT - 90))" "json=$OUT/serve-$sources.jsonl" "journal=$OUT/serve-$sources.journal"
     done
+}
+
+# network NAME: WORK/NAME.onnx, of the shape of YOLOv8 or YOLO11 with open batches, unless it was brought along.
+network() {
+    local version=11
+    [ "${1%?}" = yolo11 ] || version=8
+    [ -f "$WORK/$1.onnx" ] || step "network-$1" "$PYTHON" tests/bench/yolo.py "$WORK/$1.onnx" --batch n --version "$version" --size "${1: -1}"
+}
+
+# Properties of trtinfer for the rows below. With precision=auto an engine is in FP16 where that gives what the file says.
+verified_engine() {
+    printf '%soptimization-level=%s precision=auto' "$(full)" "$LEVEL"
+}
+
+# most NAME MODEL SOURCES BATCH ARGUMENT…: how many sources gst-trt serve takes, and which share of the engine that is.
+most() {
+    local name=$1 model=$2 sources=$3 batch=$4 rtsp=true gpus=1 backend=tensorrt infer
+    shift 4
+    infer=$(verified_engine)
+    if ! "$GSTREAMER" gst-inspect-1.0 --exists rtspsrc; then
+        echo "This GStreamer has no rtspsrc, so clips at their own pace stand for cameras." >&2
+        rtsp=false
+    fi
+    [ "$DEVICE" = cuda ] || gpus=0 backend=cpu infer=""
+    program gst-trt
+    SERVE_TMP=$OUT step "$name" timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/most_sources.py "program=$OUT/gst-trt" "clip=$CLIP" \
+        "model=$model" "sources=$sources" "batch=$batch" "infer=$infer" "backend=$backend" "gpus=$gpus" "rtsp=$rtsp" "seconds=$MOST_SECONDS" \
+        "tries=$MOST_TRIES" "bound=$((LIMIT - 90))" "limit=$((LIMIT - 60))" "folder=$OUT/$name" "json=$OUT/$name.jsonl" "$@"
+}
+
+row_rtdetr_engine() {
+    local given=()
+    if [ ! -f "$RTDETR" ]; then
+        if [ "$DEVICE" = cuda ]; then
+            step frames frames 16 1920 1080 "$OUT/frames.nv12" && given=(--frames "$OUT/frames.nv12")
+        fi
+        step rtdetr-network timeout --kill-after=10 "$LIMIT" "$PYTHON" tests/bench/rtdetr.py "$RTDETR" "${given[@]}" || return
+    fi
+    [ "$DEVICE" = cuda ] || return 0
+    program gst-trt
+    step rtdetr-engine timeout --kill-after=10 "$LIMIT" "$OUT/gst-trt" build "$RTDETR" --batch-size "$RTDETR_BATCH" --infer "$(verified_engine)"
+}
+
+row_rtdetr() {
+    row_rtdetr_engine && most rtdetr "$RTDETR" "$RTDETR_SOURCES" "$RTDETR_BATCH"
+}
+
+# What the engine gives is more than NVDEC gives to it, so no share of it is asked for.
+row_serve_nets() {
+    local net
+    for net in $NETS; do
+        network "$net" && most "serve-nets-$net" "$WORK/$net.onnx" "$SERVE_NETS_SOURCES" 16 share=0
+    done
+}
+
+row_archive() {
+    local decoder="nvh264dec ${DECODER//,/ }" backend=tensorrt infer
+    infer="$(verified_engine) $ARCHIVE_INFER"
+    [ "$DEVICE" = cuda ] || decoder=avdec_h264 backend=cpu infer=$ARCHIVE_INFER
+    network yolo11n || return
+    program gst-trt
+    program gst-launch-1.0 gst-launch-1.0
+    [ -n "$ARCHIVE_CLIPS" ] || { [ -f "$WORK/hd.mp4" ] && ARCHIVE_CLIPS=$WORK/hd.mp4 || ARCHIVE_CLIPS=$CLIP; }
+    step archive timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/archive.py "program=$OUT/gst-trt" "launch=$OUT/gst-launch-1.0" \
+        "model=$WORK/yolo11n.onnx" "clips=$ARCHIVE_CLIPS" "videos=$ARCHIVE_VIDEOS" "processes=$ARCHIVE_PROCESSES" "rounds=$ARCHIVE_ROUNDS" \
+        "detect=$ARCHIVE_DETECT" "infer=$infer" "backend=$backend" "decoder=$decoder" "folder=$OUT" "json=$OUT/archive.jsonl"
 }
 
 row_gpus() {

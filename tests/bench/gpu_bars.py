@@ -21,6 +21,7 @@ SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE, BYTES = 0.90, 0.97, 16 << 10
 SWAP_GAP_MS, SWAP_MIB = 100, 0
 SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
+OF_SHARE_MS, OF_DECODER = {"0.5": 30, "0.95": 60, "0.99": 90}, 0.9
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
@@ -297,6 +298,39 @@ def serve(table, lines):
             table.add(what + "GPU memory, MiB, to that after its first minute", last, settled, last / settled, maximum=FLAT)
 
 
+def most(table, lines):
+    rows = of(lines, "most")
+    if not rows:
+        table.open("the most sources of gst-trt serve with RT-DETR-R50, YOLO11 and YOLOv8")
+    for line in rows:
+        what = f"{stem(line)}, {'cameras' if line['rtsp'] else 'files'}{' with a tracker' if line['track'] else ''}: "
+        table.add(what + "engine alone, pictures/s, and ms of a run", line["engine_fps"], line["engine_run_ms"], None)
+        for run in line["runs"]:
+            number = f"{run['sources']} sources, "
+            # With that share of the engine there is room for all of them.
+            is_judged = run["sources"] == line["of_share"]
+            table.add(what + number + "fps of the slowest, to its own", run["fps_least"], 30, run["fps_least"] / 30, SERVE_FPS if is_judged else None)
+            table.add(what + number + "fps of all, of the engine", run["fps"], line["engine_fps"], run["of_engine"])
+            for quantile, time in run["ms"].items():
+                table.add(what + number + f"{run['from']} to result, ms, quantile {quantile}", time, None, None,
+                          maximum=OF_SHARE_MS.get(quantile) if is_judged else None)
+        table.add(what + "the most with 29.5 fps each", line["most"], None, None)
+        table.add(what + f"the most with p95 within {line['p95_bar_ms']:g} ms, too", line["most_soon"], None, None)
+        if line["failure"]:
+            table.open(f"{what}{line['failure']}"[:120])
+
+
+def archive(table, lines):
+    rows = of(lines, "archive")
+    if not rows:
+        table.open("an archive of short videos")
+    best = max(rows, key=lambda line: line["fps"], default=None)
+    for line in rows:
+        what = f"{line['videos']} videos, {line['processes']} processes: "
+        table.add(what + "fps, of the decoder alone", line["fps"], line["decoder_fps"], line["of_decoder"], OF_DECODER if line is best else None)
+        table.add(what + "videos an hour, and seconds", line["videos_an_hour"], line["seconds"], None)
+
+
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__.strip())
@@ -313,6 +347,8 @@ def main():
     second(table, lines)
     swap(table, lines)
     serve(table, lines)
+    most(table, lines)
+    archive(table, lines)
     gpus(table, lines)
     sahi(table, lines)
     nms(table, lines)

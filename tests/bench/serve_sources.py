@@ -3,14 +3,15 @@
 """gst-trt serve with many sources that share a model: a clip in a loop at its own pace, or a camera by RTSP.
 
   tests/bench/serve_sources.py program=gst-trt clip=camera.mp4 model=yolov8s.onnx [sources=16] [seconds=30] [settle=10] [fps=30]
-      [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [sync=true]
+      [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [sync=true] [track=false]
       [limit=480] [json=FILE] [journal=FILE]
 
 It says, for the time after `settle` seconds in which all sources ran: frames a second of each source, the least and the median; frames that
 were dropped; latency from the decoder and, with RTSP, from the camera to results; processors in use; memory of the GPUs beyond what they had before, and of
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
 many GPUs are in use, all of the machine where there are several, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
-GPU in use, 29.5 frames a second of 30 of each source, and an end with status 0 that leaves nothing behind.
+GPU in use, 29.5 frames a second of 30 of each source, and an end with status 0 that leaves nothing behind. Latencies are those of the last
+1,024 frames of each source: after less than 35 s some are of its start. With `track` objects get ids.
 Needs nothing but Python, and for rtsp=true the GStreamer elements that read it.
 """
 
@@ -33,11 +34,12 @@ SERVER = ROOT / "tests/bench/rtsp_cameras.py"
 FPS_SHARE = 29.5 / 30
 CAMERAS_OF_A_SERVER = 16
 QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
+VERDICTS = {True: "computes what the file says", False: "computes something else than the file says", None: "was not verified"}
 EACH = 10.0  # seconds between two looks at memory
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
     "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false", "sync": "true",
-    "limit": "480", "json": "", "journal": "",
+    "track": "false", "limit": "480", "json": "", "journal": "",
 }
 SAMPLE = re.compile(r'^gst_trt_(\w+?)(?:\{(.*)\})? (\S+)$')
 LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -55,6 +57,7 @@ def configuration(options, addresses, port):
         f'[[model]]\nname = "model"\nfile = {quoted(options["model"])}\nbackend = {quoted(options["backend"])}\n'
         f'batch-size = {options["batch"]}\ninfer = {quoted(options["infer"])}\n\n[http]\nlisten = "127.0.0.1:{port}"\n\n'
     )
+    text += "[track]\n\n" if options["track"] == "true" else ""
     for number, address in enumerate(addresses):
         pace = "" if "://" in address else f"loop = true\nsync = {options['sync']}\n"
         text += f'[[source]]\nname = "s{number}"\naddress = {quoted(address)}\n{pace}\n'
@@ -90,6 +93,19 @@ def quantiles(port, name):
         for quantile, key in QUANTILES.items() if summary else ():
             values.setdefault(quantile, []).append(summary[key] * 1e3)
     return {quantile: (statistics.median(each), max(each)) for quantile, each in values.items()}
+
+
+def model_state(port):
+    """What the service says of its model: whether its engine was compared with the file, and how many frames its runs had."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/models", timeout=20) as answer:
+        return json.load(answer)[0]
+
+
+def frames_of_a_run(before, after):
+    """The mean since then; None where frames are not run together."""
+    counts = [state.get("batches") or {} for state in (before, after)]
+    frames, runs = (counts[1].get(key, 0) - counts[0].get(key, 0) for key in ("frames", "runs"))
+    return frames / runs if runs else None
 
 
 def gpu_memory():
@@ -183,19 +199,21 @@ def measure(options, port, program, journal):
     started = wait_until_all_run(port, program, sources, float(options["limit"]), journal)
     print(f"{sources} sources run after {started:.1f} s", flush=True)
     time.sleep(float(options["settle"]))
-    before, begun, spent = metrics(port), time.monotonic(), processor(program.pid)
+    model, before, begun, spent = model_state(port), metrics(port), time.monotonic(), processor(program.pid)
     sizes = []
     while (at := time.monotonic() - begun) < seconds:
         sizes.append([round(at, 1), gpu_memory(), resident(program.pid)])
         time.sleep(max(0.0, begun + min(len(sizes) * EACH, seconds) - time.monotonic()))
     sizes.append([round(time.monotonic() - begun, 1), gpu_memory(), resident(program.pid)])
-    after, passed = metrics(port), time.monotonic() - begun
+    after, passed, model_after = metrics(port), time.monotonic() - begun, model_state(port)
     cores = (processor(program.pid) - spent) / passed
     frames = [by_source(found, "frames_total") for found in (before, after)]
     rates = sorted((frames[1][name] - frames[0].get(name, 0)) / passed for name in frames[1])
     devices, made = contexts(journal)
     return {
         "row": "serve", "sources": sources, "rtsp": options["rtsp"] == "true", "model": options["model"], "gpus": int(options["gpus"]),
+        "batch": int(options["batch"]), "track": options["track"] == "true",
+        "verified": model_after.get("verified"), "frames_of_a_run": frames_of_a_run(model, model_after),
         "fps": float(options["fps"]), "fps_least": rates[0], "fps_median": statistics.median(rates), "seconds": passed,
         "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
         "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
@@ -212,6 +230,9 @@ def say(found, idle):
         if each := found[key]:
             text = ", ".join(f"p{float(quantile) * 100:.0f} {middle:.1f} ({most:.1f})" for quantile, (middle, most) in each.items())
             print(f"from {name} to results, ms, the median of the sources (the most): {text}")
+    together = found["frames_of_a_run"]
+    print(f"frames of a run, the mean: {together:.1f} of {found['batch']}; " if together else "", end="")
+    print(f"its engine {VERDICTS[found['verified']]}")
     print(f"processors: {found['cores']:.2f} of {found['cores_here']}")
     # What the start still fills is not growth, so a long run has a third reading after its first minute.
     at = sorted({0, next((place for place, size in enumerate(found["sizes"]) if size[0] >= 60), 0), len(found["sizes"]) - 1})

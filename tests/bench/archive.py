@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""An archive of short videos: gst-trt detect --parquet on all of them, and in the same run what the decoder does alone.
+
+  tests/bench/archive.py program=gst-trt launch=gst-launch-1.0 model=yolo11n.onnx clips=hd.mp4,camera.mp4 [videos=1000] [processes=1,8]
+      [rounds=1] [rows=objects] [detect="…"] [infer="engine-cache=…"] [backend=tensorrt] [decoder=nvh264dec] [folder=FOLDER] [json=FILE]
+
+The videos are hard links to the clips, in turn: H.264 in MP4, of one size. Each of so many processes has as many of them, and makes a table of
+its own; `detect` has further options of gst-trt detect. The decoder alone gets the same frames in as many processes, and easier: elementary
+streams, one after the other in one pipeline, so that it is not started again for each video. Times are from the start of the first process to the end of
+the last one, loading the model and its engine included; the engine is built before. Ratios are medians of ratios within a round.
+
+That nothing is missing is checked: each process ends with status 0 and has had all frames, and its table has no error (by the package
+pyarrow, where it is here; with rows=frames also that it has each video). Exit status 1 where that does not hold, or 0.9 of the decoder alone is not reached. Needs Python, and GStreamer's
+elements multifilesrc, qtdemux and h264parse.
+"""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from rtsp_cameras import boxes  # noqa: E402  it is in that folder
+
+BAR = 0.9
+EACH = 1.0  # seconds between two looks at the GPU
+DEFAULTS = {
+    "program": "gst-trt", "launch": "gst-launch-1.0", "model": "", "clips": "", "videos": "1000", "processes": "1,8", "rounds": "1", "rows": "objects",
+    "detect": "", "infer": "", "backend": "tensorrt", "decoder": "nvh264dec", "folder": "", "json": "",
+}
+FRAMES = re.compile(r"^frames +(\d+)$", re.M)
+
+
+def frames_of(clip):
+    """By the file's table of samples."""
+    found = boxes(pathlib.Path(clip).read_bytes(), {})
+    return struct.unpack_from(">I", found[b"stsz"], 8)[0]
+
+
+def stream_of(options, clip, folder):
+    """The clip without its container."""
+    file = folder / f"{pathlib.Path(clip).stem}.h264"
+    line = f"filesrc location={clip} ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream,alignment=au ! filesink location={file}"
+    subprocess.run([options["launch"], "-q", *line.split()], check=True)
+    return file
+
+
+def link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:  # of another file system
+        shutil.copy(source, target)
+
+
+class Archive:
+    def __init__(self, options, folder):
+        clips = options["clips"].split(",")
+        count = int(options["videos"])
+        streams = [stream_of(options, clip, folder) for clip in clips]
+        self.pattern = folder / "streams" / "%05d.h264"
+        self.videos = [folder / "videos" / f"{number:05}.mp4" for number in range(count)]
+        for name in ("videos", "streams"):
+            (folder / name).mkdir()
+        for number, video in enumerate(self.videos):
+            link(clips[number % len(clips)], video)
+            link(streams[number % len(clips)], str(self.pattern) % number)
+        lengths = [frames_of(clip) for clip in clips]
+        self.lengths = [lengths[number % len(clips)] for number in range(count)]
+
+    def parts(self, processes):
+        """The numbers of each process's videos."""
+        edges = [len(self.videos) * part // processes for part in range(processes + 1)]
+        return [range(first, end) for first, end in zip(edges, edges[1:]) if end > first]
+
+
+def processor_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+class Busy:
+    """Per cent of the GPU and of its decoders, looked at now and then; None without nvidia-smi."""
+
+    COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu,utilization.decoder", "--format=csv,noheader,nounits", "--id=0")
+
+    def __enter__(self):
+        self.over, self.seen = threading.Event(), []
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+        return self
+
+    def look(self):
+        while not self.over.wait(EACH):
+            try:
+                said = subprocess.run(self.COMMAND, capture_output=True, text=True, timeout=10, check=True).stdout
+                self.seen.append([float(number) for number in said.split(",")])
+            except (OSError, ValueError, subprocess.SubprocessError):
+                return
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def mean(self):
+        return [statistics.mean(column) for column in zip(*self.seen)] or [None, None]
+
+
+def timed(commands, logs):
+    """Runs them at the same time. Seconds until all have ended, of the clock and of processors."""
+    begun, spent = time.monotonic(), processor_seconds()
+    with Busy() as busy:
+        running = []
+        for command, log in zip(commands, logs):
+            with open(log, "wb") as file:
+                running.append(subprocess.Popen(list(map(str, command)), stdout=file, stderr=subprocess.STDOUT))
+        statuses = [process.wait() for process in running]
+        passed = time.monotonic() - begun
+    if any(statuses):
+        broken = next(log for log, status in zip(logs, statuses) if status)
+        sys.exit(f"{commands[0][0]} ended with status {max(statuses)}: {broken.read_text(errors='replace')[-600:]}")
+    gpu, decoder = busy.mean()
+    return {"seconds": passed, "processor_seconds": processor_seconds() - spent, "gpu_busy": gpu, "decoder_busy": decoder}
+
+
+def decoder_alone(options, archive, parts, folder):
+    caps = "caps=video/x-h264,stream-format=byte-stream"
+    commands = []
+    for numbers in parts:
+        line = (f"multifilesrc location={archive.pattern} index={numbers[0]} stop-index={numbers[-1]} {caps} ! h264parse "
+                f"! {options['decoder']} ! fakesink sync=false")
+        commands.append([options["launch"], "-q", *line.split()])
+    return timed(commands, [folder / f"decode-{part}.log" for part in range(len(parts))])
+
+
+def detect(options, archive, parts, folder):
+    commands, logs, tables = [], [], []
+    for part, numbers in enumerate(parts):
+        names, table = folder / f"part-{part}.txt", folder / f"part-{part}.parquet"
+        names.write_text("".join(f"{archive.videos[number]}\n" for number in numbers))
+        table.unlink(missing_ok=True)
+        commands.append([options["program"], "detect", f"@{names}", "--model", options["model"], "--backend", options["backend"],
+                         "--parquet", table, "--rows", options["rows"], "--infer", options["infer"], *options["detect"].split()])
+        logs.append(folder / f"detect-{part}.log")
+        tables.append(table)
+    found = timed(commands, logs)
+    frames = sum(int(number) for log in logs for number in FRAMES.findall(log.read_text(errors="replace")))
+    wanted = sum(archive.lengths[number] for numbers in parts for number in numbers)
+    if frames != wanted:
+        sys.exit(f"gst-trt detect has had {frames} of {wanted} frames: {logs[0].read_text(errors='replace')[-600:]}")
+    return {**found, "rows": rows_of(options, tables, sum(map(len, parts)))}
+
+
+def rows_of(options, tables, videos):
+    """How many there are, none of them with an error; None without the package. Of frames, each video must have some."""
+    try:
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        return None
+    rows, sources = 0, set()
+    for path in tables:
+        table = pyarrow.parquet.read_table(path, columns=["source", "error"])
+        rows += table.num_rows
+        sources |= set(pyarrow.compute.unique(table["source"]).to_pylist())
+        if errors := pyarrow.compute.unique(table["error"].drop_null()).to_pylist():
+            sys.exit(f"{path} has errors: {errors[:3]}")
+    if options["rows"] == "frames" and len(sources) != videos:
+        sys.exit(f"The tables have rows of {len(sources)} of {videos} videos.")
+    return rows
+
+
+def measure(options, archive, processes, folder):
+    parts, rounds = archive.parts(processes), []
+    frames, videos = sum(archive.lengths), len(archive.videos)
+    for _ in range(int(options["rounds"])):
+        alone, ours = decoder_alone(options, archive, parts, folder), detect(options, archive, parts, folder)
+        rounds.append((alone, ours))
+        print(f"{processes} processes: {options['decoder']} alone {frames / alone['seconds']:.0f} frames/s ({alone['seconds']:.1f} s), "
+              f"gst-trt detect {frames / ours['seconds']:.0f} ({ours['seconds']:.1f} s, {ours['processor_seconds']:.0f} s of processors, rows {ours['rows']}): "
+              f"{alone['seconds'] / ours['seconds']:.3f}; GPU and decoders busy: {percent(alone)}, with detection {percent(ours)}", flush=True)
+    seconds = statistics.median(ours["seconds"] for _, ours in rounds)
+    return {
+        "row": "archive", "model": options["model"], "processes": processes, "videos": videos, "frames": frames, "decoder": options["decoder"],
+        "detect": options["detect"], "infer": options["infer"], "rounds": len(rounds), "cores_here": len(os.sched_getaffinity(0)),
+        "decoder_fps": statistics.median(frames / alone["seconds"] for alone, _ in rounds), "fps": frames / seconds, "seconds": seconds,
+        "of_decoder": statistics.median(alone["seconds"] / ours["seconds"] for alone, ours in rounds),
+        "videos_an_hour": videos / seconds * 3600, "each": rounds,
+    }
+
+
+def percent(found):
+    return ", ".join("not known" if found[key] is None else f"{found[key]:.0f} %" for key in ("gpu_busy", "decoder_busy"))
+
+
+def main():
+    options = dict(DEFAULTS)
+    for argument in sys.argv[1:]:
+        key, _, value = argument.partition("=")
+        if key not in options:
+            sys.exit(__doc__.strip())
+        options[key] = value
+    if not options["model"] or not options["clips"]:
+        sys.exit(__doc__.strip())
+    with tempfile.TemporaryDirectory(dir=options["folder"] or None, prefix="archive-") as name:
+        folder = pathlib.Path(name)
+        archive = Archive(options, folder)
+        print(f"{len(archive.videos)} videos, {sum(archive.lengths)} frames", flush=True)
+        # The engine, and the caches of what is read once.
+        detect(options, archive, [range(1)], folder)
+        found = [measure(options, archive, int(count), folder) for count in options["processes"].split(",")]
+    if options["json"]:
+        pathlib.Path(options["json"]).write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
+    best = max(found, key=lambda line: line["fps"])
+    print(f"{best['videos']} videos in {best['seconds']:.1f} s by {best['processes']} processes, {best['videos_an_hour']:.0f} an hour, "
+          f"{best['of_decoder']:.3f} of {best['decoder']} alone [bar: {BAR}]")
+    sys.exit(best["of_decoder"] < BAR)
+
+
+if __name__ == "__main__":
+    main()
