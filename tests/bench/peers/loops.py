@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The loops that users write in Python: `loops.py ultralytics|opencv|opencv-dnn CLIP MODEL THREADS`. They print a line for each frame."""
+"""The loops that users write in Python: `loops.py NAME CLIP MODEL THREADS`, with a name of LOOPS. They print a line for each frame."""
 
 import ast
+import functools
 import os
 import sys
 
@@ -11,7 +12,6 @@ SCORE, IOU, LIMIT = 0.25, 0.45, 300  # the defaults of trtnms
 def ultralytics(clip, model, threads):
     os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
     import onnxruntime
-    from ultralytics import YOLO
 
     class Session(onnxruntime.InferenceSession):
         """With so many threads. Left to itself, ONNX Runtime pins one to each core of the machine, also beyond those of taskset."""
@@ -22,6 +22,26 @@ def ultralytics(clip, model, threads):
             super().__init__(path, sess_options, **others)
 
     onnxruntime.InferenceSession = Session
+    predict(clip, model)
+
+
+def ultralytics_openvino(clip, model, threads, **precision):
+    """Its export for OpenVINO, a folder."""
+    os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
+    import openvino
+
+    compile_model = openvino.Core.compile_model
+
+    def compile_with_threads(core, network, device_name=None, config=None, **others):
+        return compile_model(core, network, device_name, {**(config or {}), "INFERENCE_NUM_THREADS": threads, **precision}, **others)
+
+    openvino.Core.compile_model = compile_with_threads
+    predict(clip, model)
+
+
+def predict(clip, model):
+    from ultralytics import YOLO
+
     for result in YOLO(model, task="detect").predict(clip, stream=True, conf=SCORE, iou=IOU, max_det=LIMIT, verbose=False):
         print("frame", len(result.boxes), flush=True)
 
@@ -87,7 +107,11 @@ def each_frame(clip, threads, size, names, run):
         print("frame", len(objects), flush=True)
 
 
-LOOPS = {"ultralytics": ultralytics, "opencv": opencv, "opencv-dnn": opencv_dnn}
+LOOPS = {
+    "ultralytics": ultralytics, "ultralytics-openvino": ultralytics_openvino,
+    "ultralytics-openvino-fp32": functools.partial(ultralytics_openvino, INFERENCE_PRECISION_HINT="f32"),
+    "opencv": opencv, "opencv-dnn": opencv_dnn,
+}
 
 if __name__ == "__main__":
     LOOPS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))
