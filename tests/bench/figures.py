@@ -71,7 +71,7 @@ def ledger(data):
              f"Bold: the target was missed. Date: of the state of the code that was measured. {NETWORKS}", "", *machines(data), "",
              "The H200 has no video encoder, so no figure has encoding in it. [tests/gpu/run.sh](../gpu/run.sh) and",
              "[tests/bench/gpu.sh](gpu.sh) print the figures of a machine with a GPU."]
-    for group in data["groups"]:
+    for group in (group for group in data["groups"] if group["figures"]):
         lines += ["", f"## {group['title']}", "", "| figure | measured | target | machine | date | command |", "|---|---|---|---|---|---|"]
         for figure in group["figures"]:
             command = figure["command"]
@@ -83,10 +83,15 @@ def ledger(data):
     return "\n".join(lines) + "\n"
 
 
+def shown(wanted, figures):
+    """Rows of figures that are there. Others may still have to be measured, if they say so."""
+    return [row for row in wanted if row["id"] in figures or not row.get("when-measured")]
+
+
 def rows(wanted, figures):
     """A table of figures, in the words of the page."""
     lines = ["| figure | measured | machine |", "|---|---|---|"]
-    for row in wanted:
+    for row in shown(wanted, figures):
         figure = figures[row["id"]]
         lines.append(f"| {row['text']} | {measured(figure)} | {figure['machine'].upper()} |")
     return lines
@@ -101,7 +106,7 @@ def page(data):
              *(line for plot in data["plots"] for line in (f"![{plot['title']}]({plot['file']})", "")),
              f"{NETWORKS} The test model is [a small detector](../tests/models/README.md) of discs and boxes, with an input of 512x512.", "",
              *machines(data), "", "The H200 has no video encoder, so no figure has encoding in it."]
-    for section in data["page"]:
+    for section in (section for section in data["page"] if shown(section["rows"], by_id(data))):
         lines += ["", f"## {section['title']}", ""]
         lines += [section["intro"], ""] if "intro" in section else []
         lines += rows(section["rows"], by_id(data))

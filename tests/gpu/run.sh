@@ -40,6 +40,8 @@
 #   sanitize    all of compute-sanitizer on the kernels' tests
 #   sanitize_elements   the same on those tests of kernels that are among the elements' tests: parts of frames and aligned faces
 #
+# The most sources with RT-DETR-R50, and an archive of videos, are rows of tests/bench/gpu.sh: rtdetr, serve_nets, archive.
+#
 # Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
 # GStreamer of GSTREAMERS, each of which is a function of tests/gpu/machine.sh; exit status 1 where a row fails.
 #
