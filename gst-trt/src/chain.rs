@@ -132,15 +132,25 @@ impl ModelElements {
 
 impl InferenceElements {
     /// The same for frames that can wait, which are not of a camera: where a CPU or a server runs the first model, several are in
-    /// work at the same time, one in each core, or that many requests.
-    pub fn for_throughput(&self) -> Self {
-        const FRAMES: u32 = 8; // as many as trtinfer then runs at the same time
+    /// work at the same time, one in each core, or that many requests. If several sources are read at the same time, they share
+    /// each model, and with several frames in work they fill its batches.
+    pub fn for_throughput(&self, has_several: bool) -> Self {
+        const FRAMES: u32 = 8; // as many as trtinfer runs at the same time on a CPU
         let mut chain = self.clone();
         let ModelElements { model, infer, .. } = &chain.first;
-        if is_on_server(&model.model) || model.is_for_cpu(infer) {
-            chain.first.queue = Some(FRAMES);
-            // Before the user's own, which hold.
+        let has_runs = is_on_server(&model.model) || model.is_for_cpu(infer);
+        // Before the user's own, which hold.
+        if has_runs {
             chain.first.infer = format!("parallel-runs=0 {}", chain.first.infer);
+        }
+        if has_runs || has_several {
+            chain.first.queue = Some(FRAMES);
+        }
+        if has_several {
+            let models = std::iter::once(&mut chain.first).chain(&mut chain.on_objects);
+            for (number, model) in models.enumerate() {
+                model.infer = format!("shared-model={} {}", stage("detect", number), model.infer);
+            }
         }
         chain
     }
@@ -263,6 +273,21 @@ pub fn host_formats() -> Result<gst::Caps, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With what the user has set behind it, which holds.
+    #[test]
+    fn sources_at_the_same_time_share_each_model() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes-160.onnx");
+        let model = ModelOptions { model: file.into(), backend: Some("rten".into()), ..ModelOptions::default() };
+        let on_objects = ModelElements { infer: "interval=2".into(), ..ModelElements::default() };
+        let first = ModelElements { model, ..ModelElements::default() };
+        let chain = InferenceElements { first, track: None, on_objects: vec![on_objects] };
+        let line = chain.for_throughput(true).launch_line(false);
+        for part in ["name=infer shared-model=detect parallel-runs=0", "name=infer2 shared-model=detect2 interval=2"] {
+            assert!(line.contains(part), "{line}");
+        }
+        assert!(!chain.for_throughput(false).launch_line(false).contains("shared-model"));
+    }
 
     /// Names are chosen behind the tracker, whose ids several frames of an object have.
     #[test]

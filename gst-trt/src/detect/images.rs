@@ -30,7 +30,7 @@ pub fn run(
     setup: &Setup,
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
-    let chain = setup.chain.for_throughput();
+    let chain = setup.chain.for_throughput(setup.at_once > 1);
     let screen = setup.screen()?;
     let line = format!(
         "appsrc name=source format=time block=true max-buffers=2 max-bytes=0 ! {} ! queue max-size-buffers=2 \

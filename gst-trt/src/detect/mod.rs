@@ -14,8 +14,11 @@ mod video;
 mod window;
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -50,6 +53,7 @@ Examples:
   gst-trt detect 0 --model yolo11n.onnx --show
   gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
   gst-trt detect 'archive/**/*.mp4' --model yolo11n.onnx --parquet found.parquet
+  gst-trt detect 'archive/**/*.mp4' --model yolo11n.onnx --parquet found.parquet --at-once 8
   gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
   gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
 
@@ -101,6 +105,10 @@ pub struct DetectArgs {
     /// Seconds without a frame after which a camera, a pipe or an address of the network is given up; 0 is never
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = parse_timeout)]
     timeout: Duration,
+    /// Files that are read at the same time. They share the model, and fill its batches together
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256),
+          conflicts_with = "show")]
+    at_once: u16,
     /// Further properties of trtpreprocess, as in gst-launch-1.0
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     preprocess: String,
@@ -186,6 +194,8 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 struct Setup {
     chain: InferenceElements,
     frames: Option<u64>,
+    /// Sources with an end that are read at the same time.
+    at_once: usize,
     /// For which a source may give no frame; without an end where it is 0.
     timeout: Duration,
     table: Option<Arc<ParquetTable>>,
@@ -317,7 +327,9 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
     let (frames, timeout, vectors) = (args.frames, args.timeout, args.vectors);
-    let setup = Setup { chain, frames, timeout, table, vectors, show, signals, display, said, threads, contexts };
+    let at_once = at_once(args, &jobs);
+    let setup =
+        Setup { chain, frames, at_once, timeout, table, vectors, show, signals, display, said, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
     let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     // Each source has a pipeline of its own, which would load it again.
@@ -347,6 +359,14 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     written?;
     conclude(&jobs, ends, args, &setup.signals)
+}
+
+/// How many sources with an end may be read at the same time. Tracks are kept by the name of their source until it ends, so where one is
+/// named twice, it is read twice in turn.
+fn at_once(args: &DetectArgs, jobs: &[Job]) -> usize {
+    let mut seen = HashSet::new();
+    let has_twice = jobs.iter().filter_map(Job::table_name).any(|name| !seen.insert(name));
+    if has_twice { 1 } else { usize::from(args.at_once).min(jobs.len()) }
 }
 
 /// Where frames are shown, and where progress is then.
@@ -457,8 +477,8 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
     }
 }
 
-/// Runs sources of the network and cameras side by side, for they may have no end, and the others one after the other.
-/// `None` for those that were not begun.
+/// Runs sources of the network and cameras side by side, for they may have no end. Of the others so many are in work at the same time,
+/// and the next one is begun when one has ended. `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
     let one = |job: &Job| {
         let end = match &job.source {
@@ -474,14 +494,30 @@ fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<
         }
         end
     };
+    let files: Vec<(usize, &Job)> = jobs.iter().enumerate().filter(|(_, job)| !job.is_endless()).collect();
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let in_turn = || {
+        let mut ends = Vec::new();
+        while !is_over.load(Ordering::Relaxed) && setup.signals.signal().is_none() {
+            let Some(&(number, job)) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let end = one(job);
+            if matches!(&end, Err(broken) if broken.kind != BrokenKind::Unreadable) {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            ends.push((number, end));
+        }
+        ends
+    };
     thread::scope(|scope| {
         let live: Vec<_> = jobs.iter().map(|job| job.is_endless().then(|| scope.spawn(|| one(job)))).collect();
-        let mut ends: Vec<Option<Result<Ended, Broken>>> = Vec::new();
-        let mut is_over = false;
-        for (job, thread) in jobs.iter().zip(&live) {
-            let end = (thread.is_none() && !is_over && setup.signals.signal().is_none()).then(|| one(job));
-            is_over |= matches!(&end, Some(Err(broken)) if broken.kind != BrokenKind::Unreadable);
-            ends.push(end);
+        let others: Vec<_> = (1..setup.at_once.min(files.len())).map(|_| scope.spawn(in_turn)).collect();
+        let mut ended = in_turn();
+        for thread in others {
+            ended.extend(thread.join().unwrap_or_else(|payload| resume_unwind(payload)));
+        }
+        let mut ends: Vec<Option<Result<Ended, Broken>>> = jobs.iter().map(|_| None).collect();
+        for (number, end) in ended {
+            ends[number] = Some(end);
         }
         for (end, thread) in ends.iter_mut().zip(live) {
             if let Some(thread) = thread {

@@ -117,7 +117,7 @@ fn pipeline(
         VideoAddress::Uri(_) => "queue name=frames max-size-buffers=2", // it may become a camera's
         _ => "queue name=frames",
     };
-    let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput() };
+    let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput(setup.at_once > 1) };
     let line = format!("{queue} ! {} ! queue ! {tail}", chain.launch_line(output.is_some() || screen.is_some()));
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);

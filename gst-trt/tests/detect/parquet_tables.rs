@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt detect --parquet`: the rows are what `--json` says of the same run.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
@@ -228,6 +229,38 @@ fn what_cannot_be_read_is_a_row_with_its_error() {
     expect_failure(&common::run(&folder, &args), &args, &["Cannot read archive/words.mp4"]);
     let rows = self::rows(&folder.join("nothing.parquet"));
     assert_eq!((rows.len(), &rows[0]["source"]), (1, &shown("words.mp4").into()));
+}
+
+/// Rows of several lie between each other; those of each one are what they are one after the other.
+#[test]
+fn videos_that_are_read_at_the_same_time_have_the_same_rows() {
+    let folder = scratch("parquet-at-once");
+    let archive = folder.join("archive");
+    std::fs::create_dir(&archive).unwrap();
+    for number in 1..=5 {
+        symlink(std::fs::canonicalize(sample()).unwrap(), archive.join(format!("{number}.mp4"))).unwrap();
+    }
+    std::fs::write(archive.join("3-words.mp4"), "hello").unwrap();
+    let shapes = shapes();
+    let run = |table: &str, at_once: &str| {
+        let args = ["detect", "archive/*", "--model", &shapes, "--backend", "rten", "--frames", "3", "--track"];
+        let output = common::run(&folder, &[&args[..], &["--at-once", at_once, "--parquet", table]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("Cannot read archive/3-words.mp4"), "{}", text(&output.stderr));
+        let mut of_each: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for row in rows(&folder.join(table)) {
+            of_each.entry(row["source"].as_str().unwrap().to_string()).or_default().push(row);
+        }
+        of_each
+    };
+    let (in_turn, at_once) = (run("in-turn.parquet", "1"), run("at-once.parquet", "3"));
+    assert_eq!(in_turn.len(), 6, "{in_turn:?}");
+    assert!(in_turn.keys().eq(at_once.keys()), "{at_once:?}");
+    for (source, wanted) in &in_turn {
+        let found = &at_once[source];
+        assert_eq!(found.len(), wanted.len(), "{source}: {found:?}");
+        found.iter().zip(wanted).for_each(|(row, wanted)| expect_same(row, wanted));
+    }
 }
 
 /// Its rows come up to where it ends. If no more is wanted than is there, nothing is missing.
