@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """An archive of short videos: gst-trt detect --parquet on all of them, and in the same run what the decoder does alone.
 
-  tests/bench/archive.py program=gst-trt launch=gst-launch-1.0 model=yolo11n.onnx clips=hd.mp4,camera.mp4 [videos=1000] [processes=1,8]
+  tests/bench/archive.py program=gst-trt launch=gst-launch-1.0 model=yolo11n.onnx clips=hd.mp4,camera.mp4 [videos=1000] [ways=1x8,1x16]
       [rounds=1] [rows=objects] [detect="…"] [infer="engine-cache=…"] [backend=tensorrt] [decoder=nvh264dec] [folder=FOLDER] [json=FILE]
 
-The videos are hard links to the clips, in turn: H.264 in MP4, of one size. Each of so many processes has as many of them, and makes a table of
-its own; `detect` has further options of gst-trt detect. The decoder alone gets the same frames in as many processes, and easier: elementary
-streams, one after the other in one pipeline, so that it is not started again for each video. Times are from the start of the first process to the end of
+The videos are hard links to the clips, in turn: H.264 in MP4, of one size. A way is so many processes, each of which reads so many videos at
+the same time (--at-once), and makes a table of its own; `detect` has further options of gst-trt detect. The decoder alone gets the same frames in
+as many processes and streams, and easier: elementary streams, one after the other, so that it is not started again for each video. Times are from the start of the first process to the end of
 the last one, loading the model and its engine included; the engine is built before. Ratios are medians of ratios within a round.
 
 That nothing is missing is checked: each process ends with status 0 and has had all frames, and its table has no error (by the package
@@ -35,7 +35,7 @@ from rtsp_cameras import boxes  # noqa: E402  it is in that folder
 BAR = 0.9
 EACH = 1.0  # seconds between two looks at the GPU
 DEFAULTS = {
-    "program": "gst-trt", "launch": "gst-launch-1.0", "model": "", "clips": "", "videos": "1000", "processes": "1,8", "rounds": "1", "rows": "objects",
+    "program": "gst-trt", "launch": "gst-launch-1.0", "model": "", "clips": "", "videos": "1000", "ways": "1x8,1x16", "rounds": "1", "rows": "objects",
     "detect": "", "infer": "", "backend": "tensorrt", "decoder": "nvh264dec", "folder": "", "json": "",
 }
 FRAMES = re.compile(r"^frames +(\d+)$", re.M)
@@ -77,10 +77,10 @@ class Archive:
         lengths = [frames_of(clip) for clip in clips]
         self.lengths = [lengths[number % len(clips)] for number in range(count)]
 
-    def parts(self, processes):
-        """The numbers of each process's videos."""
-        edges = [len(self.videos) * part // processes for part in range(processes + 1)]
-        return [range(first, end) for first, end in zip(edges, edges[1:]) if end > first]
+def parts_of(numbers, count):
+    """As many parts, which follow each other; fewer where there are fewer numbers."""
+    edges = [numbers.start + len(numbers) * part // count for part in range(count + 1)]
+    return [range(first, end) for first, end in zip(edges, edges[1:]) if end > first]
 
 
 def processor_seconds():
@@ -132,24 +132,24 @@ def timed(commands, logs):
     return {"seconds": passed, "processor_seconds": processor_seconds() - spent, "gpu_busy": gpu, "decoder_busy": decoder}
 
 
-def decoder_alone(options, archive, parts, folder):
+def decoder_alone(options, archive, parts, at_once, folder):
     caps = "caps=video/x-h264,stream-format=byte-stream"
     commands = []
-    for numbers in parts:
-        line = (f"multifilesrc location={archive.pattern} index={numbers[0]} stop-index={numbers[-1]} {caps} ! h264parse "
-                f"! {options['decoder']} ! fakesink sync=false")
-        commands.append([options["launch"], "-q", *line.split()])
+    for part in parts:
+        lines = [f"multifilesrc location={archive.pattern} index={numbers[0]} stop-index={numbers[-1]} {caps} ! h264parse "
+                 f"! {options['decoder']} ! fakesink sync=false" for numbers in parts_of(part, at_once)]
+        commands.append([options["launch"], "-q", *" ".join(lines).split()])
     return timed(commands, [folder / f"decode-{part}.log" for part in range(len(parts))])
 
 
-def detect(options, archive, parts, folder):
+def detect(options, archive, parts, at_once, folder):
     commands, logs, tables = [], [], []
     for part, numbers in enumerate(parts):
         names, table = folder / f"part-{part}.txt", folder / f"part-{part}.parquet"
         names.write_text("".join(f"{archive.videos[number]}\n" for number in numbers))
         table.unlink(missing_ok=True)
         commands.append([options["program"], "detect", f"@{names}", "--model", options["model"], "--backend", options["backend"],
-                         "--parquet", table, "--rows", options["rows"], "--infer", options["infer"], *options["detect"].split()])
+                         "--parquet", table, "--rows", options["rows"], "--at-once", at_once, "--infer", options["infer"], *options["detect"].split()])
         logs.append(folder / f"detect-{part}.log")
         tables.append(table)
     found = timed(commands, logs)
@@ -179,18 +179,19 @@ def rows_of(options, tables, videos):
     return rows
 
 
-def measure(options, archive, processes, folder):
-    parts, rounds = archive.parts(processes), []
+def measure(options, archive, way, folder):
+    processes, at_once = map(int, way.split("x"))
     frames, videos = sum(archive.lengths), len(archive.videos)
+    parts, rounds = parts_of(range(videos), processes), []
     for _ in range(int(options["rounds"])):
-        alone, ours = decoder_alone(options, archive, parts, folder), detect(options, archive, parts, folder)
+        alone, ours = (work(options, archive, parts, at_once, folder) for work in (decoder_alone, detect))
         rounds.append((alone, ours))
-        print(f"{processes} processes: {options['decoder']} alone {frames / alone['seconds']:.0f} frames/s ({alone['seconds']:.1f} s), "
+        print(f"{way}: {options['decoder']} alone {frames / alone['seconds']:.0f} frames/s ({alone['seconds']:.1f} s), "
               f"gst-trt detect {frames / ours['seconds']:.0f} ({ours['seconds']:.1f} s, {ours['processor_seconds']:.0f} s of processors, rows {ours['rows']}): "
               f"{alone['seconds'] / ours['seconds']:.3f}; GPU and decoders busy: {percent(alone)}, with detection {percent(ours)}", flush=True)
     seconds = statistics.median(ours["seconds"] for _, ours in rounds)
     return {
-        "row": "archive", "model": options["model"], "processes": processes, "videos": videos, "frames": frames, "decoder": options["decoder"],
+        "row": "archive", "model": options["model"], "processes": processes, "at_once": at_once, "videos": videos, "frames": frames, "decoder": options["decoder"],
         "detect": options["detect"], "infer": options["infer"], "rounds": len(rounds), "cores_here": len(os.sched_getaffinity(0)),
         "decoder_fps": statistics.median(frames / alone["seconds"] for alone, _ in rounds), "fps": frames / seconds, "seconds": seconds,
         "of_decoder": statistics.median(alone["seconds"] / ours["seconds"] for alone, ours in rounds),
@@ -216,12 +217,12 @@ def main():
         archive = Archive(options, folder)
         print(f"{len(archive.videos)} videos, {sum(archive.lengths)} frames", flush=True)
         # The engine, and the caches of what is read once.
-        detect(options, archive, [range(1)], folder)
-        found = [measure(options, archive, int(count), folder) for count in options["processes"].split(",")]
+        detect(options, archive, [range(1)], 1, folder)
+        found = [measure(options, archive, way, folder) for way in options["ways"].split(",")]
     if options["json"]:
         pathlib.Path(options["json"]).write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
     best = max(found, key=lambda line: line["fps"])
-    print(f"{best['videos']} videos in {best['seconds']:.1f} s by {best['processes']} processes, {best['videos_an_hour']:.0f} an hour, "
+    print(f"{best['videos']} videos in {best['seconds']:.1f} s in {best['processes']}x{best['at_once']} at the same time, {best['videos_an_hour']:.0f} an hour, "
           f"{best['of_decoder']:.3f} of {best['decoder']} alone [bar: {BAR}]")
     sys.exit(best["of_decoder"] < BAR)
 

@@ -65,11 +65,11 @@
 #   MOST_SECONDS, MOST_TRIES
 #                of the rows rtdetr and serve_nets: how long each number of sources is measured after it has settled for 15 s, and how many
 #                numbers between the last that was enough and the first that was not are tried   (default: 20; 1)
-#   ARCHIVE_CLIPS, ARCHIVE_VIDEOS, ARCHIVE_PROCESSES, ARCHIVE_ROUNDS
-#                of the row archive: what its videos are copies of, how many they are, in how many processes, and how often
-#                                                         (default: the 1080p clip; 1000; 1,8; 1)
+#   ARCHIVE_CLIPS, ARCHIVE_VIDEOS, ARCHIVE_WAYS, ARCHIVE_ROUNDS
+#                of the row archive: what its videos are copies of, how many they are, how many processes read how many of them at the
+#                same time, and how often                  (default: the 1080p clip; 1000; 1x8,1x16; 1)
 #   ARCHIVE_DETECT, ARCHIVE_INFER
-#                further options of gst-trt detect, and properties of trtinfer   (default: none)
+#                further options of gst-trt detect, and properties of trtinfer   (default: none; batch-size=16)
 #   SOAK, KINDS, STAY
 #                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
 #                                                         (default: 120 s; detect segment track+second; false)
@@ -99,8 +99,8 @@ LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
 SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
 RTDETR=${RTDETR:-$WORK/rtdetr-r50.onnx} RTDETR_BATCH=${RTDETR_BATCH:-16} RTDETR_SOURCES=${RTDETR_SOURCES:-1,8,16,20,24,32}
 SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-20} MOST_TRIES=${MOST_TRIES:-1}
-ARCHIVE_CLIPS=${ARCHIVE_CLIPS:-} ARCHIVE_VIDEOS=${ARCHIVE_VIDEOS:-1000} ARCHIVE_PROCESSES=${ARCHIVE_PROCESSES:-1,8} ARCHIVE_ROUNDS=${ARCHIVE_ROUNDS:-1}
-ARCHIVE_DETECT=${ARCHIVE_DETECT:-} ARCHIVE_INFER=${ARCHIVE_INFER:-}
+ARCHIVE_CLIPS=${ARCHIVE_CLIPS:-} ARCHIVE_VIDEOS=${ARCHIVE_VIDEOS:-1000} ARCHIVE_WAYS=${ARCHIVE_WAYS:-1x8,1x16} ARCHIVE_ROUNDS=${ARCHIVE_ROUNDS:-1}
+ARCHIVE_DETECT=${ARCHIVE_DETECT:-} ARCHIVE_INFER=${ARCHIVE_INFER-batch-size=16}
 KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
@@ -331,7 +331,7 @@ row_archive() {
     program gst-launch-1.0 gst-launch-1.0
     [ -n "$ARCHIVE_CLIPS" ] || { [ -f "$WORK/hd.mp4" ] && ARCHIVE_CLIPS=$WORK/hd.mp4 || ARCHIVE_CLIPS=$CLIP; }
     step archive timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/archive.py "program=$OUT/gst-trt" "launch=$OUT/gst-launch-1.0" \
-        "model=$WORK/yolo11n.onnx" "clips=$ARCHIVE_CLIPS" "videos=$ARCHIVE_VIDEOS" "processes=$ARCHIVE_PROCESSES" "rounds=$ARCHIVE_ROUNDS" \
+        "model=$WORK/yolo11n.onnx" "clips=$ARCHIVE_CLIPS" "videos=$ARCHIVE_VIDEOS" "ways=$ARCHIVE_WAYS" "rounds=$ARCHIVE_ROUNDS" \
         "detect=$ARCHIVE_DETECT" "infer=$infer" "backend=$backend" "decoder=$decoder" "folder=$OUT" "json=$OUT/archive.jsonl"
 }
 

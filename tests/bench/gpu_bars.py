@@ -326,7 +326,7 @@ def archive(table, lines):
         table.open("an archive of short videos")
     best = max(rows, key=lambda line: line["fps"], default=None)
     for line in rows:
-        what = f"{line['videos']} videos, {line['processes']} processes: "
+        what = f"{line['videos']} videos, {line['processes']}x{line['at_once']} at the same time: "
         table.add(what + "fps, of the decoder alone", line["fps"], line["decoder_fps"], line["of_decoder"], OF_DECODER if line is best else None)
         table.add(what + "videos an hour, and seconds", line["videos_an_hour"], line["seconds"], None)
 
