@@ -23,7 +23,7 @@
 #               gives what the file says   (only where it is named; PYTHON needs the package transformers, unless RTDETR is there)
 #   rtdetr      the most sources that gst-trt serve takes with it and a tracker, cameras by RTSP where the GStreamer reads them: fps of
 #               each, latency, and the share of the engine alone   (only where it is named)
-#   serve_nets  the same with NETS, in FP16   (only where it is named)
+#   serve_nets  the same with NETS, and clips at their own pace unless SERVE_RTSP is true   (only where it is named)
 #   archive     gst-trt detect --parquet on ARCHIVE_VIDEOS short videos with YOLO11n's shape, and NVDEC alone on them   (only where it is named)
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours next to it on such frames, which are
@@ -281,15 +281,11 @@ verified_engine() {
     printf '%soptimization-level=%s precision=auto' "$(full)" "$LEVEL"
 }
 
-# most NAME MODEL SOURCES BATCH ARGUMENT…: how many sources gst-trt serve takes, and which share of the engine that is.
+# most NAME MODEL SOURCES BATCH RTSP ARGUMENT…: how many sources gst-trt serve takes, and which share of the engine that is.
 most() {
-    local name=$1 model=$2 sources=$3 batch=$4 rtsp=true gpus=1 backend=tensorrt infer
-    shift 4
+    local name=$1 model=$2 sources=$3 batch=$4 rtsp=$5 gpus=1 backend=tensorrt infer
+    shift 5
     infer=$(verified_engine)
-    if ! "$GSTREAMER" gst-inspect-1.0 --exists rtspsrc; then
-        echo "This GStreamer has no rtspsrc, so clips at their own pace stand for cameras." >&2
-        rtsp=false
-    fi
     [ "$DEVICE" = cuda ] || gpus=0 backend=cpu infer=""
     program gst-trt
     SERVE_TMP=$OUT step "$name" timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/most_sources.py "program=$OUT/gst-trt" "clip=$CLIP" \
@@ -311,14 +307,19 @@ row_rtdetr_engine() {
 }
 
 row_rtdetr() {
-    row_rtdetr_engine && most rtdetr "$RTDETR" "$RTDETR_SOURCES" "$RTDETR_BATCH"
+    local rtsp=true
+    if ! "$GSTREAMER" gst-inspect-1.0 --exists rtspsrc; then
+        echo "This GStreamer has no rtspsrc, so clips at their own pace stand for cameras." >&2
+        rtsp=false
+    fi
+    row_rtdetr_engine && most rtdetr "$RTDETR" "$RTDETR_SOURCES" "$RTDETR_BATCH" "$rtsp"
 }
 
 # What the engine gives is more than NVDEC gives to it, so no share of it is asked for.
 row_serve_nets() {
     local net
     for net in $NETS; do
-        network "$net" && most "serve-nets-$net" "$WORK/$net.onnx" "$SERVE_NETS_SOURCES" 16 share=0
+        network "$net" && most "serve-nets-$net" "$WORK/$net.onnx" "$SERVE_NETS_SOURCES" 16 "$SERVE_RTSP" share=0
     done
 }
 
