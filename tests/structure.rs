@@ -15,7 +15,7 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         "core/src",
         &[
             &["error"],
-            &["base64", "words", "options", "files", "counters", "dylib", "redact"],
+            &["base64", "json", "words", "options", "files", "counters", "dylib", "redact"],
             &["cuda", "dtype", "vector"],
             &["memory"],
             &["tensor"],

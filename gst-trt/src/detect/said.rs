@@ -88,22 +88,24 @@ mod tests {
     }
 
     fn info(from: &str, text: &str) -> gst::Message {
-        gst::message::Info::builder(gst::LibraryError::Init, text).src(&element(from)).build()
+        let from = element(from);
+        gst::message::Info::builder(gst::LibraryError::Init, text).src(&from).build()
     }
 
     fn progress(kind: gst::ProgressType, file: &str, text: &str) -> gst::Message {
-        let message = gst::message::Progress::builder(kind, "model-load", text).src(&element("infer"));
-        message.other_field("file", file).build()
+        let from = element("infer");
+        gst::message::Progress::builder(kind, "model-load", text).src(&from).other_field("file", file).build()
     }
 
     #[test]
     fn what_elements_say_of_the_model_is_said_once() {
         let said = SaidTexts::default();
-        let of_settings = |from: &str| {
-            gst::message::Warning::builder(gst::ResourceError::Settings, "odd").src(&element(from)).build()
-        };
-        let of_frames =
-            |from: &str| gst::message::Warning::builder(gst::LibraryError::Failed, "odd").src(&element(from)).build();
+        fn odd<E: gst::message::MessageErrorDomain>(from: &str, error: E) -> gst::Message {
+            let from = element(from);
+            gst::message::Warning::builder(error, "odd").src(&from).build()
+        }
+        let of_settings = |from: &str| odd(from, gst::ResourceError::Settings);
+        let of_frames = |from: &str| odd(from, gst::LibraryError::Failed);
         let messages = [
             info("infer", "on the CPU"),
             info("nms", "no names"),
