@@ -271,7 +271,8 @@ mod tests {
         };
         let is_taken = |source: &gst::Element, number: u32, media: &str, encoding: &str| {
             let caps = gst::Caps::builder("application/x-unknown").field("media", media).field("clock-rate", 90_000);
-            let caps = caps.field("encoding-name", encoding).build();
+            // Without a dynamic number, depayloaders of formats with a number of their own take any encoding.
+            let caps = caps.field("payload", 96).field("encoding-name", encoding).build();
             source.emit_by_name::<bool>("select-stream", &[&number, &caps])
         };
         let offer = |source: &gst::Element| video_offer(source.upcast_ref());
