@@ -29,8 +29,8 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from rtsp_cameras import boxes  # noqa: E402  it is in that folder
+from arguments import options_of
+from rtsp_cameras import boxes
 
 BAR = 0.9
 EACH = 1.0  # seconds between two looks at the GPU
@@ -204,12 +204,7 @@ def percent(found):
 
 
 def main():
-    options = dict(DEFAULTS)
-    for argument in sys.argv[1:]:
-        key, _, value = argument.partition("=")
-        if key not in options:
-            sys.exit(__doc__.strip())
-        options[key] = value
+    options = options_of(DEFAULTS, __doc__)
     if not options["model"] or not options["clips"]:
         sys.exit(__doc__.strip())
     with tempfile.TemporaryDirectory(dir=options["folder"] or None, prefix="archive-") as name:

@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from arguments import options_of
+
 HERE = pathlib.Path(__file__).resolve().parent
 SERVE = HERE / "serve_sources.py"
 SHARE_OF_FPS = 29.5 / 30
@@ -124,12 +126,7 @@ def measure(options, folder, engine):
 
 
 def main():
-    options = dict(DEFAULTS)
-    for argument in sys.argv[1:]:
-        key, _, value = argument.partition("=")
-        if key not in options:
-            sys.exit(__doc__.strip())
-        options[key] = value
+    options = options_of(DEFAULTS, __doc__)
     if not options["model"] or not options["clip"]:
         sys.exit(__doc__.strip())
     name, gpus = pathlib.Path(options["model"]).stem, max(int(options["gpus"]), 1)

@@ -29,6 +29,8 @@ import time
 import urllib.error
 import urllib.request
 
+from arguments import options_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SERVER = ROOT / "tests/bench/rtsp_cameras.py"
 FPS_SHARE = 29.5 / 30
@@ -252,12 +254,7 @@ def is_good(found):
 
 
 def main():
-    options = dict(DEFAULTS)
-    for argument in sys.argv[1:]:
-        key, _, value = argument.partition("=")
-        if key not in options:
-            sys.exit(__doc__.strip())
-        options[key] = value
+    options = options_of(DEFAULTS, __doc__)
     idle, port = gpu_memory(), free_port()
     with tempfile.TemporaryDirectory(dir=os.environ.get("SERVE_TMP")) as name:
         folder = pathlib.Path(name)
