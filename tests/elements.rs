@@ -7,6 +7,7 @@ mod common;
 mod align;
 mod analytics;
 mod analytics_clips;
+mod anomaly;
 mod auto_interval;
 mod batching;
 mod capi;

@@ -135,6 +135,53 @@ fn maps_are_found_alike() {
     }
 }
 
+/// The score of a frame next to its map.
+fn compare_scores(context: &Context, random: &mut Random) {
+    let (pool, stream) = (DevicePool::new(context), Stream::new(context).unwrap());
+    let graph = Graph::new().input("input", F32, &["1", "3", "64", "64"]).constant("pred_score", &[1], &[0.0]);
+    let graph = graph.constant("anomaly_map", &[1, 1, 8, 8], &[0.0; 64]);
+    let path = graph.save(&scratch("gpu-maps-anomaly").join("model.onnx"));
+    let model = Arc::new(ModelInfo::read(path.as_ref()).unwrap());
+    let letterbox = Letterbox::new((100, 60), (64, 64), ResizeMode::Stretch);
+    for is_half in [false, true] {
+        let tensor = |name: &str, dims: &[i64], values: &[f32]| match is_half {
+            true => {
+                Tensor::from_slice(name, dims, &values.iter().map(|&value| f16::from_f32(value)).collect::<Vec<_>>())
+            }
+            false => Tensor::from_slice(name, dims, values),
+        };
+        let mut processors = [None, None];
+        for score in [0.0, 0.5, 0.75, f32::NAN, 1.0, 0.25] {
+            let map: Vec<f32> = (0..64).map(|_| random.between(0.0, 1.0)).collect();
+            let outputs = [tensor("pred_score", &[1], &[score]), tensor("anomaly_map", &[1, 1, 8, 8], &map)];
+            let upload = |tensor: &Tensor| {
+                let mut block = pool.take(tensor.bytes().unwrap().len()).unwrap();
+                block.write(tensor.bytes().unwrap()).unwrap();
+                Tensor::on_device(tensor.desc().clone(), block)
+            };
+            let uploaded: Vec<Tensor> = outputs.iter().map(upload).collect();
+            stream.synchronize().unwrap();
+            let mut found = Vec::new();
+            for (tensors, processor) in [Vec::from(outputs), uploaded].into_iter().zip(&mut processors) {
+                let tensors = Tensors::new(tensors, None, None);
+                let map = find(processor, &PostprocessOptions::default(), &model, tensors, &letterbox);
+                let processor = processor.as_mut().unwrap();
+                let is_finite = processor.not_finite().is_none();
+                found.push((map, processor.instances().frame_classes().to_vec(), is_finite));
+            }
+            assert_eq!(found[1], found[0], "{score}, f16: {is_half}");
+            assert_eq!((found[0].1.len(), found[0].2), (usize::from(score > 0.5), score.is_finite()));
+        }
+    }
+}
+
+#[test]
+fn scores_of_anomalies_are_read_alike() {
+    if let Some(context) = gpu::context() {
+        compare_scores(&context, &mut Random(13));
+    }
+}
+
 fn map(random: &mut Random, kind: MapKind, size: (u32, u32), frame: (u32, u32)) -> PixelMap {
     let pixels = (size.0 * size.1) as usize;
     let values: Vec<u16> = match kind {

@@ -184,7 +184,7 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
         "needs-nms": found.format.needs_nms,
         "why": found.reason,
     });
-    if model.labels.is_empty() && found.format.task.name() != "depth" {
+    if model.labels.is_empty() && !["depth", "anomaly"].contains(&found.format.task.name()) {
         let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
         let what = format!("class names: objects are called #0, #1 and so on{unread}");
         missing.push(json!({ "what": what, "property": "label-file of trtnms, or --labels" }));

@@ -158,6 +158,7 @@ impl TrtNms {
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
         let number = state.frames - 1;
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
+        let is_drawn = matches!(drawing, Some(GpuDrawing::InPlace | GpuDrawing::OnCopy(_)));
         match (drawing, style) {
             (Some(GpuDrawing::OnCopy(copy)), _) => frame = copy,
             (None | Some(GpuDrawing::NotDrawn), Some(style))
@@ -172,6 +173,10 @@ impl TrtNms {
                 renderer.draw(&mut frame, instances, labels, &style)?;
             }
             _ => {}
+        }
+        // The class of a frame that has a map too is known only now.
+        if let Some(style) = style.filter(|_| is_drawn && !instances.frame_classes().is_empty()) {
+            renderer.draw(&mut frame, instances, labels, &style)?;
         }
         let buffer = frame.make_mut();
         TensorMeta::remove(buffer, &payload);

@@ -21,6 +21,11 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
             "If this is one of MTCNN's three networks, no layout reads it: each looks at parts of the picture that the one before it has \
              chosen. Use a face detector of one network, such as YuNet (layout=yunet) or SCRFD (layout=scrfd)",
         )
+    } else if has("pred_score") && !has("anomaly_map") {
+        Some(
+            "Of Anomalib's models those with a map are read, such as PatchCore, PaDiM and EfficientAD: take one of them. If another output \
+             is the map, set layout=anomaly on trtnms",
+        )
     } else if has("batchno") {
         Some(
             "Their order is one that no layout has. If the model has its suppression in the graph, take the export without it",

@@ -66,7 +66,7 @@ pub(super) fn fit(
         let is_number = output.class.has(desc.dtype);
         let wanted = output.dims_of(desc.dims.len());
         let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
-        let is_map = format.is_map() || format.is_text_map();
+        let is_map = output.dims.contains(&Dim::Height) && (format.is_map() || format.is_text_map());
         if !is_number || beyond.iter().any(|&dim| dim != 1) || is_map && !beyond.is_empty() {
             return None;
         }

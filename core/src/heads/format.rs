@@ -70,6 +70,8 @@ pub enum Task {
     Semantic,
     /// A depth for each pixel.
     Depth,
+    /// How unusual the whole frame and each pixel are.
+    Anomaly,
     /// A vector of the whole frame.
     Embed,
     /// The text of the whole frame, which is a line of it.
@@ -171,6 +173,8 @@ pub enum Column {
     Picture,
     /// Greater further away, or nearer: models differ.
     Depth,
+    /// How far a pixel, or a picture, is from those of the training: greater is more unusual.
+    AnomalyScore,
     /// All numbers of the row: a vector that tells pictures apart.
     Vector,
     /// The probability of a pixel that it belongs to a text.
@@ -267,6 +271,7 @@ impl Task {
             Task::Classify => "classify",
             Task::Semantic => "semantic",
             Task::Depth => "depth",
+            Task::Anomaly => "anomaly",
             Task::Embed => "embed",
             Task::Text => "text",
             Task::TextDetect => "text-detect",
@@ -371,7 +376,7 @@ impl HeadFormat {
 
     /// Whether it gives a value for each pixel, and no boxes.
     pub fn is_map(&self) -> bool {
-        matches!(self.task, Task::Semantic | Task::Depth)
+        matches!(self.task, Task::Semantic | Task::Depth | Task::Anomaly)
     }
 
     /// Whether it gives a vector of the whole frame, and no boxes.
@@ -558,6 +563,7 @@ impl Column {
             | Column::Count
             | Column::Picture
             | Column::Depth
+            | Column::AnomalyScore
             | Column::TextScore => Some(1),
             // Those of a vector, and of characters, are as many as its output has.
             Column::Mask(_) | Column::Vector | Column::Characters { .. } | Column::Slots { .. } => Some(0),

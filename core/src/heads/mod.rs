@@ -12,8 +12,9 @@
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy,
-//! InsightFace, OpenCV, Pytorch_Retinaface, PaddleOCR, fast-plate-ocr).
+//! InsightFace, OpenCV, Pytorch_Retinaface, PaddleOCR, fast-plate-ocr, Anomalib).
 
+pub mod anomaly;
 mod background;
 pub mod classify;
 pub mod ctc;
@@ -140,6 +141,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &semantic::HEAD,
     &semantic_logits::HEAD,
     &depth::HEAD,
+    &anomaly::HEAD,
     &embed::HEAD,
     &text_detect::HEAD,
     &text_orientation::HEAD,

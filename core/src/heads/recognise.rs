@@ -287,6 +287,8 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     let found = match (format.has_levels(), is_found_by_shape(format)) {
         (true, _) => by_levels(),
         (false, true) => any(),
+        // Exports of other releases have other names, or none.
+        (false, false) if format.is_map() => named().or_else(any),
         (false, false) => named().or_else(in_order),
     };
     found.ok_or_else(|| {

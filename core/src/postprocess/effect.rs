@@ -21,12 +21,12 @@ const PURPOSES: [Purpose; 15] = [
     Purpose {
         options: &["score-threshold"],
         what: "models that give scores",
-        is_met: |head, _| !head.is_map() && !head.is_embedding(),
+        is_met: |head, _| (!head.is_map() || head.task == Task::Anomaly) && !head.is_embedding(),
     },
     Purpose {
         options: &["class-thresholds"],
         what: "models that give scores of classes",
-        is_met: |head, _| !head.is_map() && !head.is_embedding() && !head.is_text(),
+        is_met: |head, _| (!head.is_map() || head.task == Task::Anomaly) && !head.is_embedding() && !head.is_text(),
     },
     Purpose {
         options: &["label-file"],
@@ -58,7 +58,8 @@ const PURPOSES: [Purpose; 15] = [
         options: &["map-threshold"],
         what: "models that give a map of scores",
         is_met: |head, _| {
-            head.is_text_map() || head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes]
+            let is_of_classes = head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes];
+            head.is_text_map() || head.task == Task::Anomaly || is_of_classes
         },
     },
     Purpose {
@@ -166,6 +167,7 @@ mod tests {
         let of_scores =
             format!("score-threshold class-thresholds {boxes} {no_text} top-k class-scores background-class");
         assert_eq!(of("semantic-logits", false), of_scores);
+        assert_eq!(of("anomaly", false), format!("{boxes} {no_text} top-k class-scores background-class"));
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));

@@ -3,6 +3,7 @@
 //! drops boxes that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has
 //! the names of results wherever they are written.
 
+mod anomaly;
 mod beam;
 mod cells;
 mod classes;

@@ -34,7 +34,8 @@ pub struct PostprocessOptions {
     /// UTF-8 text with one class name a line, or with one character a line for models that read text; `None` for the names in the
     /// model file.
     pub label_file: Option<PathBuf>,
-    /// 0..1; boxes with a lower score are dropped. Of texts that are detected the default means 0.6, of their orientation 0.9.
+    /// 0..1; boxes with a lower score are dropped. Of texts that are detected the default means 0.6, of their orientation 0.9, of
+    /// anomalies more than 0.5.
     pub score_threshold: f32,
     /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
     pub class_thresholds: String,
@@ -53,7 +54,7 @@ pub struct PostprocessOptions {
     #[doc(hidden)]
     pub mask_output: MaskOutput,
     /// Of a map of a single class, the score above which a pixel is of it: 0 for logits, such as 0.5 for probabilities. Of a map of
-    /// texts 0 means 0.3.
+    /// texts 0 means 0.3, of anomalies 0.5.
     #[doc(hidden)]
     pub map_threshold: f32,
     /// Boxes of texts grow on each side by their area times this, divided by their perimeter.
@@ -196,7 +197,8 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 16] = [
     setting!(
         "score-threshold",
         "Score threshold",
-        "Boxes with a lower score are dropped (of layout=text-detect the default means 0.6, of text-orientation 0.9)",
+        "Boxes with a lower score are dropped (of layout=text-detect the default means 0.6, of text-orientation 0.9, \
+         of anomaly more than 0.5)",
         OptionKind::Float(0.0..=1.0),
         score_threshold
     ),
@@ -246,7 +248,7 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 16] = [
         "map-threshold",
         "Map threshold",
         "Score above which a pixel is of the class, where a map has a single one: 0 for logits, such as 0.5 for probabilities \
-         (of layout=text-detect 0 means 0.3)",
+         (of layout=text-detect 0 means 0.3, of anomaly 0.5)",
         OptionKind::Float(-1000.0..=1000.0),
         map_threshold
     ),

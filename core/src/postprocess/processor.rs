@@ -6,6 +6,7 @@ mod whole;
 
 use std::sync::Arc;
 
+use super::anomaly::{self, ScoreReader};
 use super::classes::{KnownClasses, thresholds};
 use super::classify::Classifier;
 use super::effect;
@@ -54,6 +55,8 @@ pub struct Postprocessor {
     classifier: Option<Classifier>,
     /// Finds the map of the frame, if the model gives one.
     maps: Option<MapFinder>,
+    /// Reads the score of the frame, if the model gives one with its map.
+    score: Option<ScoreReader>,
     /// Reads the vector of the frame, if the model gives one.
     vectors: Option<VectorReader>,
     /// Reads the text of the frame, if the model gives one.
@@ -99,11 +102,13 @@ impl Postprocessor {
             labels = vec!["text".into()];
         }
         orientation::name_classes(&decoder, &mut labels)?;
+        anomaly::name_class(&decoder, &mut labels)?;
         let rotated = decoder.format().is_rotated().then(Vec::new);
         let has_probabilities = model.has_probabilities(&decoder.first_output().name);
         let classifier = decoder.format().is_classifier();
         let classifier = classifier.then(|| Classifier::new(has_probabilities, decoder.classes().unwrap_or(0)));
-        let classes = classifier.as_ref().map(|_| Vec::new());
+        let score = ScoreReader::new(&decoder);
+        let classes = (classifier.is_some() || score.is_some()).then(Vec::new);
         let maps = MapFinder::new(&decoder, labels.len())?;
         let map = maps.as_ref().map(MapFinder::map);
         let vectors = VectorReader::new(&decoder);
@@ -130,6 +135,7 @@ impl Postprocessor {
             masks,
             classifier,
             maps,
+            score,
             vectors,
             texts,
             text_boxes,
@@ -154,9 +160,10 @@ impl Postprocessor {
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
         // That of texts is another as long as the user sets none.
         let is_usual = options.score_threshold == PostprocessOptions::default().score_threshold;
-        let least = match (is_usual, self.finds_text(), self.finds_orientation()) {
-            (true, true, _) => USUAL_SCORE,
-            (true, _, true) => orientation::USUAL_TURN,
+        let least = match is_usual {
+            true if self.finds_text() => USUAL_SCORE,
+            true if self.finds_orientation() => orientation::USUAL_TURN,
+            true if self.score.is_some() => anomaly::USUAL_SCORE,
             _ => options.score_threshold,
         };
         self.thresholds = thresholds(least, &options.classes, &options.class_thresholds, &self.known_classes())?;
@@ -164,8 +171,10 @@ impl Postprocessor {
         let limit = options.max_detections as usize;
         self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
         self.nms.class_agnostic = options.class_agnostic;
+        let is_usual = self.score.is_some() && options.map_threshold == PostprocessOptions::default().map_threshold;
+        let pixel = if is_usual { anomaly::USUAL_PIXEL } else { options.map_threshold };
         if let Some(maps) = &mut self.maps {
-            maps.keep(&self.thresholds, options.map_threshold);
+            maps.keep(&self.thresholds, pixel);
         }
         let Instances { masks, map, .. } = &mut self.instances;
         if let Some(masks) = masks {
@@ -330,26 +339,26 @@ impl Postprocessor {
             self.finish_map();
             return Ok(());
         }
-        let output = self.decoder.pick(tensors)?[0];
+        let outputs = self.decoder.pick(tensors)?;
         tensors.wait()?;
-        match (&self.maps, &mut self.instances.map) {
-            (Some(finder), Some(map)) => {
-                finder.find(output, letterbox, map)?;
-                self.not_finite += map.not_finite();
-                Ok(())
-            }
-            _ => Ok(()),
+        if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
+            finder.find(outputs[0], letterbox, map)?;
+            self.not_finite += map.not_finite();
         }
+        let score = self.score.as_ref().map(|reader| reader.read(&outputs));
+        self.take_score(score);
+        Ok(())
     }
 
     /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream
     /// has reached this point. `None` for models without.
     pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
-        let output = self.decoder.pick(tensors)?[0];
+        let outputs = self.decoder.pick(tensors)?;
         let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
         stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
         let begin = stream.begin_timing();
-        let values = finder.queue(stream, output, letterbox, map)?;
+        let values = finder.queue(stream, outputs[0], letterbox, map)?;
+        self.score.as_mut().map_or(Ok(()), |score| score.queue(stream, &outputs))?;
         stream.end_timing(begin);
         Ok(Some(values))
     }
@@ -360,6 +369,8 @@ impl Postprocessor {
             finder.finish(map);
             self.not_finite += map.not_finite();
         }
+        let score = self.score.as_ref().map(ScoreReader::copied);
+        self.take_score(score);
     }
 
     /// The same for a frame of which the model has seen several regions: the tensors and the letterbox of each. Objects that
@@ -546,6 +557,9 @@ impl Postprocessor {
     /// A warning where objects that were found since this was last asked for have scores that cannot be.
     pub fn above_one(&mut self) -> Option<Error> {
         let score = self.above_one.take()?;
+        if self.score.is_some() {
+            return Some(anomaly::not_normalised(&self.model.path, score));
+        }
         let (file, format) = (self.model.path.display(), self.decoder.format());
         let remedy = match format.file {
             Some(file) => format!(

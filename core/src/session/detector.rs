@@ -375,8 +375,8 @@ impl Detector {
         self.find_all(&sources, |made, index| unsafe { of_device(made, &cuda, &frames[index].0, stream) }, found)
     }
 
-    /// The classes of the last frame as a whole, by descending confidence, if the model is a classifier. Such models find no
-    /// objects.
+    /// The classes of the last frame as a whole, by descending confidence, if the model is a classifier; of a model of anomalies the
+    /// one class `anomaly` with its score. Such models find no objects.
     pub fn classes(&self) -> Vec<FrameClass> {
         self.last().map_or_else(Vec::new, |found| found.classes())
     }

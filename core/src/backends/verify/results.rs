@@ -89,8 +89,11 @@ impl Reader {
 /// What is found again of the results of a picture. Or what was wanted of those that were found, where that is less: results
 /// that should not be there are as wrong as those that are lost.
 pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> Recall {
-    if let (Some(map), Some(wanted)) = (&found.map, &wanted.map) {
-        return compare_maps(map, wanted, tolerance);
+    if let (Some(map), Some(wanted_map)) = (&found.map, &wanted.map) {
+        let maps = compare_maps(map, wanted_map, tolerance);
+        // A score of the frame next to its map counts as much as all pixels.
+        let score = |of: &Instances| of.frame_classes().first().map_or(0.0, |class| class.score);
+        return if is_near(score(found), score(wanted), tolerance) { maps } else { Recall { found: 0, ..maps } };
     }
     let again = recall(found, wanted, tolerance, |_| false);
     // One with about the score of the last wanted result may have been left out there: by the number of results, by the threshold or
@@ -301,6 +304,20 @@ mod tests {
         let compare = |scores: &[f32]| compare(&classes(scores), &wanted, &Tolerance::HALF);
         assert_eq!(compare(&[0.1; 9]), Recall { sought: 9, found: 9 });
         assert_eq!(compare(&[0.1; 18]), Recall { sought: 18, found: 9 });
+    }
+
+    #[test]
+    fn a_score_next_to_a_map_is_a_result() {
+        let map = PixelMap::of(MapKind::Classes, (10, 10), vec![0; 100], BBox::new(0.0, 0.0, 9.0, 9.0), Vec::new());
+        let frame = |score: f32| {
+            let classes = Some(vec![RankedClass { class: 0, score }]);
+            Instances { map: map.clone(), classes, ..Instances::default() }
+        };
+        let found = |score| compare(&frame(score), &frame(0.75), &Tolerance::HALF).found;
+        assert_eq!([0.75, 0.7, 0.5, 1.0].map(found), [100, 100, 0, 0]);
+        let none = Instances { map: map.clone(), classes: Some(Vec::new()), ..Instances::default() };
+        let found = |score| compare(&none, &frame(score), &Tolerance::HALF).found;
+        assert_eq!([0.001, 0.5].map(found), [100, 0], "hardly a score is none");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
     }
     check_rows(draft)?;
     match draft.task {
-        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text | Task::TextDetect => {
+        Task::Classify | Task::Semantic | Task::Depth | Task::Anomaly | Task::Embed | Task::Text | Task::TextDetect => {
             check_whole(draft)
         }
         Task::Detect | Task::Pose | Task::Obb | Task::Segment => check_boxes(draft),
@@ -102,10 +102,12 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
         OutputKind::RowNumbers => {
             matches!(columns, [Column::Score | Column::ClassId { .. } | Column::Angle])
         }
-        OutputKind::PictureNumber => matches!(columns, [Column::Count]),
+        OutputKind::PictureNumber => matches!(columns, [Column::Count | Column::AnomalyScore]),
         OutputKind::Picture => matches!(columns, [Column::Classes | Column::Vector]),
         OutputKind::ClassMaps => matches!(columns, [Column::Classes]),
-        OutputKind::Map => matches!(columns, [Column::ClassId { first: 0 } | Column::Depth | Column::TextScore]),
+        OutputKind::Map => {
+            matches!(columns, [Column::ClassId { first: 0 } | Column::Depth | Column::AnomalyScore | Column::TextScore])
+        }
         OutputKind::RowMaps => matches!(columns, [Column::Mask(_)]),
         OutputKind::Prototypes => columns.is_empty(),
     };
@@ -113,10 +115,10 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
         let wanted = match kind {
             OutputKind::Rows | OutputKind::Cells => "columns of a row, such as a box and classes, or characters alone",
             OutputKind::RowNumbers => "one column: score, class-id or angle",
-            OutputKind::PictureNumber => "one column: count",
+            OutputKind::PictureNumber => "one column: count or anomaly-score",
             OutputKind::Picture => "one column: classes or vector",
             OutputKind::ClassMaps => "one column: classes",
-            OutputKind::Map => "one column: class-id, whose first is 0, depth or text-score",
+            OutputKind::Map => "one column: class-id, whose first is 0, depth, anomaly-score or text-score",
             OutputKind::RowMaps => "one column: mask",
             OutputKind::Prototypes => "no columns",
         };
@@ -161,8 +163,10 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
 
 /// Whether it may stand in a row next to others.
 fn is_of_row(column: Column) -> bool {
-    let is_of_all =
-        matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::TextScore | Column::Vector);
+    let is_of_all = matches!(
+        column,
+        Column::Count | Column::Mask(_) | Column::Depth | Column::AnomalyScore | Column::TextScore | Column::Vector
+    );
     !is_of_all && !column.are_characters()
 }
 
@@ -203,6 +207,10 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         {
             None
         }
+        (Task::Anomaly, Some(OutputKind::Map), [Column::AnomalyScore]) if has_score(&draft.outputs[1..]) => None,
+        (Task::Anomaly, ..) => Some(
+            "an output of the dims batch one height width, and behind it one of the dims batch, both with anomaly-score",
+        ),
         (Task::Text, ..) => {
             Some("one output of the dims batch rows columns, or rows one columns, with characters or slots")
         }
@@ -228,6 +236,11 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether these are one output: a score of each picture.
+fn has_score(outputs: &[OutputDraft]) -> bool {
+    matches!(outputs, [score] if kind(score) == Some(OutputKind::PictureNumber) && score.columns == [Column::AnomalyScore])
 }
 
 /// Where a column of a head with boxes is, and that it is there once.
@@ -259,7 +272,8 @@ fn check_boxes(draft: &LayoutDraft) -> Result<()> {
             let what = format!("characters are for the task “text”, and here it is “{}”", draft.task.name());
             return Err(columns.error(output.at, what));
         }
-        if matches!(kind(output), Some(OutputKind::Picture | OutputKind::Map | OutputKind::ClassMaps)) {
+        let is_whole = matches!(kind(output), Some(OutputKind::Picture | OutputKind::Map | OutputKind::ClassMaps));
+        if is_whole || output.columns == [Column::AnomalyScore] {
             let what = format!("an output of these dims has no boxes, as the task “{}” needs", draft.task.name());
             return Err(columns.error(output.at, what));
         }

@@ -39,6 +39,7 @@ enum ColumnWord {
     Count,
     Picture,
     Depth,
+    AnomalyScore,
     TextScore,
     Vector,
     Characters,
@@ -46,7 +47,7 @@ enum ColumnWord {
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 20] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 21] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
     ("root-objectness", ColumnWord::RootObjectness),
@@ -62,6 +63,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 20] = [
     ("count", ColumnWord::Count),
     ("picture", ColumnWord::Picture),
     ("depth", ColumnWord::Depth),
+    ("anomaly-score", ColumnWord::AnomalyScore),
     ("text-score", ColumnWord::TextScore),
     ("vector", ColumnWord::Vector),
     ("characters", ColumnWord::Characters),
@@ -108,6 +110,7 @@ pub(in crate::heads) fn word_of(column: Column) -> &'static str {
         Column::Count => ColumnWord::Count,
         Column::Picture => ColumnWord::Picture,
         Column::Depth => ColumnWord::Depth,
+        Column::AnomalyScore => ColumnWord::AnomalyScore,
         Column::TextScore => ColumnWord::TextScore,
         Column::Vector => ColumnWord::Vector,
         Column::Characters { .. } => ColumnWord::Characters,
@@ -303,6 +306,7 @@ impl Row<'_> {
             ColumnWord::Count => Column::Count,
             ColumnWord::Picture => Column::Picture,
             ColumnWord::Depth => Column::Depth,
+            ColumnWord::AnomalyScore => Column::AnomalyScore,
             ColumnWord::TextScore => Column::TextScore,
             ColumnWord::Vector => Column::Vector,
             ColumnWord::Characters => {

@@ -24,7 +24,7 @@ const MAX_PRIOR: i64 = 16384;
 /// The greatest stride of a grid.
 const MAX_STRIDE: i64 = 1024;
 
-pub(super) const TASKS: [(&str, Task); 10] = [
+pub(super) const TASKS: [(&str, Task); 11] = [
     ("detect", Task::Detect),
     ("pose", Task::Pose),
     ("obb", Task::Obb),
@@ -32,6 +32,7 @@ pub(super) const TASKS: [(&str, Task); 10] = [
     ("classify", Task::Classify),
     ("semantic", Task::Semantic),
     ("depth", Task::Depth),
+    ("anomaly", Task::Anomaly),
     ("embed", Task::Embed),
     ("text", Task::Text),
     ("text-detect", Task::TextDetect),

@@ -26,7 +26,7 @@ const DIMS: [&str; 13] = [
     "'batch', 'columns', 'cells'",
 ];
 
-const COLUMNS: [&str; 27] = [
+const COLUMNS: [&str; 28] = [
     "{ column = 'box', encoding = 'corners' }",
     "{ column = 'box', encoding = 'center' }",
     "{ column = 'box', encoding = 'center' }, 'objectness', 'classes'",
@@ -54,6 +54,7 @@ const COLUMNS: [&str; 27] = [
     "'cell-keypoints'",
     "{ column = 'box', encoding = 'corner-pixels' }, 'classes'",
     "'vector'",
+    "'anomaly-score'",
 ];
 
 /// An output: its dimensions, columns and type.

@@ -184,6 +184,13 @@ fn models_are_recognised() {
         (&detr_logits::HEAD, &["logits f32 ?x300x4", "pred_boxes f32 ?x300x4"], sampling(labelled(4, 640))),
         (&detr_logits::HEAD, &["904 f32 1x300x4", "913 f32 1x300x80"], sampling(at(640))),
         (&detr_logits::HEAD, &["logits f32 ?x?x80", "pred_boxes f32 ?x?x4"], sampling(at(320))), // D-FINE's queries are open
+        // Anomalib.
+        (
+            &anomaly::HEAD,
+            &["pred_score f32 1", "pred_label bool 1", "anomaly_map f32 1x1x256x256", "pred_mask bool 1x1x256x256"],
+            at(256),
+        ),
+        (&anomaly::HEAD, &["pred_score f16 ?x1", "anomaly_map f16 ?x1x?x?"], ModelHints::default()),
         (
             &ssd::HEAD,
             &[
@@ -199,6 +206,17 @@ fn models_are_recognised() {
     for (layout, outputs, hints) in table {
         assert_eq!(recognise(None, &model(outputs), hints), Ok(*layout), "{outputs:?} {hints:?}");
     }
+}
+
+/// Of exports that do not name their outputs as Anomalib does.
+#[test]
+fn a_score_and_a_map_are_told_apart_by_their_dimensions() {
+    for outputs in [["output f32 1x1x32x64", "565 f32 1"], ["565 f32 1x1", "output f32 1x32x64"]] {
+        let decoder = Decoder::new(Some(&anomaly::HEAD), &model(&outputs), &at(64)).unwrap();
+        assert_eq!(decoder.map_shape(), Some([1, 64, 32]), "{outputs:?}");
+    }
+    let error = recognise(Some(&anomaly::HEAD), &model(&["output f32 1x1x64x64"]), &at(64)).unwrap_err();
+    assert!(error.message().contains("The model's outputs do not fit layout=anomaly"), "{error}");
 }
 
 /// The second head of YOLOv9 is the main one.
@@ -241,7 +259,7 @@ fn models_that_are_not_recognised() {
         (
             &["output0 f32 1x1000"],
             task("caption"),
-            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic”, “depth”, “embed”, “text-detect” and “text” are supported.",
+            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic”, “depth”, “anomaly”, “embed”, “text-detect” and “text” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
@@ -281,6 +299,7 @@ fn models_that_are_not_recognised() {
             labelled(3, 320),
             "Output transpose_0.tmp_0 f32 1x1600x80 has 80 classes as picodet, against 3 labels.",
         ),
+        (&["pred_score f32 1", "pred_label bool 1"], at(256), "Of Anomalib's models those with a map are read"),
         // It may be YOLOv7 with its own suppression, but nothing else speaks for it.
         (
             &["output f32 ?x7"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Results of whole pictures: their classes, orientation, vectors and texts.
+//! Results of whole pictures: their classes, orientation, vectors and texts, and the score of an anomaly.
 
-use super::{Postprocessor, fence_of_another_stream};
+use super::{MOST_SCORE, Postprocessor, fence_of_another_stream};
 use crate::error::Result;
 use crate::postprocess::classify::{ClassSelection, RankedClass};
 use crate::postprocess::{ClipSpan, FoundText, PostprocessOptions, orientation};
@@ -11,6 +11,20 @@ impl Postprocessor {
     /// What was found last is that of a clip from then to then.
     pub fn set_span(&mut self, span: Option<ClipSpan>) {
         self.instances.span = span;
+    }
+
+    /// Takes over the score of a frame, if the model gives one with its map: the one class, where it reaches the threshold.
+    pub(super) fn take_score(&mut self, score: Option<f32>) {
+        let (Some(score), Some(classes)) = (score, &mut self.instances.classes) else { return };
+        classes.clear();
+        if !score.is_finite() {
+            self.not_finite += 1;
+            return;
+        }
+        self.above_one = Some(score).filter(|&score| score > MOST_SCORE).or(self.above_one);
+        if score >= self.thresholds.of(0) {
+            classes.push(RankedClass { class: 0, score });
+        }
     }
 
     /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host

@@ -262,6 +262,35 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
+fn an_anomaly_has_a_map_and_a_score() {
+    let map = "[[output]]\ndims = [\"batch\", \"one\", \"height\", \"width\"]\ncolumns = [\"anomaly-score\"]\n";
+    let score = "[[output]]\ndims = [\"batch\"]\ncolumns = [\"anomaly-score\"]\n";
+    let head = |task: &str, outputs: &[&str]| {
+        let text = format!("name = \"own\"\ntask = \"{task}\"\nsuppression = \"none\"\n{}", outputs.concat());
+        let text = if task == "anomaly" { text.replace("suppression = \"none\"\n", "") } else { text };
+        of_text("a", &text)
+    };
+    let outputs = model(&["map f32 1x1x8x8", "score f32 1", "mask bool 1x1x8x8", "label bool 1"]);
+    let decoder = Decoder::new(Some(head("anomaly", &[map, score]).unwrap()), &outputs, &at(64)).unwrap();
+    assert_eq!(decoder.map_shape(), Some([1, 8, 8]));
+    let boxes = "[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
+                 columns = [{ column = \"box\", encoding = \"corners\" }, \"classes\"]\n";
+    let count = score.replace("anomaly-score", "count");
+    for (task, outputs, says) in [
+        ("anomaly", &[map][..], "behind it one of the dims batch, both with anomaly-score"),
+        ("anomaly", &[score, map], "the task “anomaly” needs an output of the dims batch one height width"),
+        ("anomaly", &[map, score, score], "the task “anomaly” needs"),
+        ("anomaly", &[map, &count], "the task “anomaly” needs"),
+        ("depth", &[map], "the task “depth” needs one output"),
+        ("detect", &[boxes, score], "an output of these dims has no boxes"),
+        ("detect", &[&boxes.replace("\"classes\"", "\"anomaly-score\"")], "has columns of a row"),
+    ] {
+        let error = head(task, outputs).unwrap_err().message();
+        assert!(error.contains(says), "{task}: {error}");
+    }
+}
+
+#[test]
 fn a_file_for_another_model_is_refused() {
     let head = of_text("the layout file a.toml", YOLOV8).unwrap();
     let refused = |outputs: &[&str], hints: &ModelHints| {

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The score of a picture that models of anomalies give next to their map. It becomes the one class of the frame.
+//!
+//! Anomalib normalises both in its graph: 0.5 is where it parts what is usual from what is not, by the pictures of its validation.
+
+use std::path::Path;
+
+use half::f16;
+
+use super::suppress::device::address;
+use crate::cuda::driver::Stream;
+use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{Decoder, Task, number};
+use crate::memory::Mapped;
+use crate::tensor::{DType, Tensor};
+
+/// The score above which a pixel is an anomaly, if the user sets none.
+pub(super) const USUAL_PIXEL: f32 = 0.5;
+
+/// The least score with which a picture is one, if the user sets none: Anomalib wants more than 0.5.
+pub(super) const USUAL_SCORE: f32 = f32::from_bits(USUAL_PIXEL.to_bits() + 1);
+
+/// What the class is called where no file names it.
+const USUAL_LABEL: &str = "anomaly";
+
+/// The place of the score among the outputs of such a head; the first is the map.
+const PLACE: usize = 1;
+
+/// Bytes of a score, of the wider type.
+const BYTES: usize = size_of::<f32>();
+
+/// Names the class of such a model where nothing else does.
+///
+/// # Errors
+/// `Settings`, where there are several names.
+pub(super) fn name_class(decoder: &Decoder, labels: &mut Vec<String>) -> Result<()> {
+    if decoder.format().task != Task::Anomaly {
+        return Ok(());
+    }
+    if labels.is_empty() {
+        labels.push(USUAL_LABEL.into());
+    }
+    let count = labels.len();
+    if count == 1 {
+        return Ok(());
+    }
+    let what = format!("{} has one class, the anomaly, against {count} labels", decoder.format());
+    Err(Error::new(ErrorKind::Settings, what).remedy("Set label-file on trtnms to a file of one line"))
+}
+
+/// What is wrong where a score is above 1.
+pub(super) fn not_normalised(file: &Path, score: f32) -> Error {
+    let what = format!("{} gives scores above 1 for pictures, such as {score}", file.display());
+    Error::new(ErrorKind::Model, what)
+        .cause("Anomalib's scores lie in 0..1 once they are normalised, and this export does not do that")
+        .remedy(
+            "Export the model by Anomalib 2 with its post-processing, or set layout=semantic-logits and map-threshold on trtnms, to the \
+             threshold of pixels that it was trained with",
+        )
+}
+
+/// Reads the scores of one model, of a picture at a time.
+pub(super) struct ScoreReader {
+    /// That of a picture in GPU memory, and its type.
+    copied: Option<(Mapped, DType)>,
+}
+
+impl ScoreReader {
+    /// `None` for models of other results.
+    pub fn new(decoder: &Decoder) -> Option<Self> {
+        (decoder.format().task == Task::Anomaly).then_some(ScoreReader { copied: None })
+    }
+
+    /// Of outputs on the host.
+    pub fn read(&self, outputs: &[&Tensor]) -> f32 {
+        outputs.get(PLACE).map_or(f32::NAN, |output| number(output, 0))
+    }
+
+    /// Queues a copy from GPU memory. The outputs stay until it is done.
+    ///
+    /// # Errors
+    /// `WrongType` for a tensor that is not on this GPU, `Run` where CUDA fails.
+    pub fn queue(&mut self, stream: &Stream, outputs: &[&Tensor]) -> Result<()> {
+        let Some(output) = outputs.get(PLACE) else { return Ok(()) };
+        let (from, dtype) = (address(output, stream.context())?, output.desc().dtype);
+        let host = match self.copied.take().filter(|(host, _)| host.context() == stream.context()) {
+            Some((host, _)) => host,
+            None => Mapped::new(stream.context(), BYTES)?,
+        };
+        let (host, _) = self.copied.insert((host, dtype));
+        // SAFETY: a head of this kind has floats alone, so that the score has so many bytes. `self` keeps what is written, and the
+        // caller what is read, until the work is done; the host reads it only then.
+        unsafe { stream.download(from, &mut host.host_mut()[..dtype.size().min(BYTES)]) }
+    }
+
+    /// What was copied, once that is done.
+    pub fn copied(&self) -> f32 {
+        match &self.copied {
+            Some((host, DType::F32)) => host.host().first_chunk().map_or(f32::NAN, |bytes| f32::from_ne_bytes(*bytes)),
+            Some((host, DType::F16)) => {
+                host.host().first_chunk().map_or(f32::NAN, |bytes| f16::from_ne_bytes(*bytes).to_f32())
+            }
+            _ => f32::NAN,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heads::{HeadFormat, ModelHints, anomaly, depth};
+    use crate::memory::DevicePool;
+    use crate::tensor::TensorDesc;
+
+    fn decoder(head: &'static HeadFormat, outputs: &[TensorDesc]) -> Decoder {
+        let hints = ModelHints { input: Some((8, 8)), ..ModelHints::default() };
+        Decoder::new(Some(head), outputs, &hints).unwrap()
+    }
+
+    fn outputs(dtype: DType) -> [TensorDesc; 2] {
+        [TensorDesc::new("anomaly_map", dtype, &[1, 1, 2, 2]), TensorDesc::new("pred_score", dtype, &[1, 1])]
+    }
+
+    #[test]
+    fn the_usual_threshold_is_that_of_anomalib() {
+        assert!(USUAL_SCORE > 0.5 && USUAL_SCORE.next_down() == 0.5, "{USUAL_SCORE}");
+    }
+
+    #[test]
+    fn there_is_one_class() {
+        let decoder = decoder(&anomaly::HEAD, &outputs(DType::F32));
+        let named = |labels: &[&str]| {
+            let mut labels = labels.iter().map(|label| label.to_string()).collect();
+            name_class(&decoder, &mut labels).map(|()| labels)
+        };
+        assert_eq!(named(&[]).unwrap(), ["anomaly"]);
+        assert_eq!(named(&["scratch"]).unwrap(), ["scratch"]);
+        let error = named(&["normal", "anomalous"]).unwrap_err().message();
+        assert!(error.contains("anomaly has one class, the anomaly, against 2 labels"), "{error}");
+        let depth = self::decoder(&depth::HEAD, &[TensorDesc::new("o", DType::F32, &[1, 2, 2])]);
+        let mut labels = Vec::new();
+        name_class(&depth, &mut labels).unwrap();
+        assert!(labels.is_empty() && ScoreReader::new(&depth).is_none(), "a model of something else");
+    }
+
+    #[test]
+    fn scores_are_read_from_both_memories() {
+        let reader = ScoreReader::new(&decoder(&anomaly::HEAD, &outputs(DType::F32))).unwrap();
+        let map = Tensor::from_slice("anomaly_map", &[1, 1, 2, 2], &[0.0f32; 4]);
+        for dims in [&[1][..], &[1, 1]] {
+            assert_eq!(reader.read(&[&map, &Tensor::from_slice("pred_score", dims, &[0.625f32])]), 0.625);
+            assert_eq!(reader.read(&[&map, &Tensor::from_slice("pred_score", dims, &[f16::from_f32(0.625)])]), 0.625);
+        }
+        assert!(reader.copied().is_nan(), "nothing was copied");
+        let Some(context) = crate::test::gpu() else { return };
+        let (stream, pool) = (Stream::new(&context).unwrap(), DevicePool::new(&context));
+        let mut reader = reader;
+        for (dtype, bytes) in [
+            (DType::F32, [0.25f32.to_ne_bytes(), 0.75f32.to_ne_bytes()].concat()),
+            (DType::F16, [0.25f32, 0.75].map(|score| f16::from_f32(score).to_ne_bytes()).concat()),
+        ] {
+            let mut block = pool.take(bytes.len()).unwrap();
+            block.write(&bytes).unwrap();
+            let batch = Tensor::on_device(TensorDesc::new("pred_score", dtype, &[2, 1]), block);
+            for (row, wanted) in [(0, 0.25), (1, 0.75)] {
+                let score = batch.row(row);
+                reader.queue(&stream, &[&map, &score]).unwrap();
+                stream.synchronize().unwrap();
+                assert_eq!(reader.copied(), wanted, "{dtype:?} {row}");
+            }
+        }
+        let on_host = Tensor::from_slice("pred_score", &[1], &[0.5f32]);
+        assert!(reader.queue(&stream, &[&map, &on_host]).is_err(), "it is not on the GPU");
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Anomalies: the score of a frame and its map, as Anomalib exports them.
+
+use std::path::Path;
+
+use gst::meta::CustomMeta;
+use gst::prelude::*;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, parse_options};
+
+use crate::common::boxes::{Line, SIDE, drawn, grey};
+use crate::common::onnx::{BOOL, F32, Graph};
+use crate::common::{launch, scratch};
+
+/// The outputs of Anomalib's graph in its order. The map rises by an eighth from column to column.
+fn graph(score: f32) -> Graph {
+    let map: Vec<f32> = (0..64).map(|at| (at % 8) as f32 / 8.0).collect();
+    Graph::new()
+        .input("input", F32, &["1", "3", "64", "64"])
+        .weight("half", F32, &[1], 0.5f32.to_le_bytes().into())
+        .constant("pred_score", &[1], &[score])
+        .node("Greater", &["pred_score", "half"], &["pred_label"], Vec::new())
+        .output("pred_label", BOOL, &["1"])
+        .constant("anomaly_map", &[1, 1, 8, 8], &map)
+        .node("Greater", &["anomaly_map", "half"], &["pred_mask"], Vec::new())
+        .output("pred_mask", BOOL, &["1", "1", "8", "8"])
+}
+
+fn model(folder: &Path, score: f32) -> String {
+    graph(score).save(&folder.join(format!("{score}.onnx")))
+}
+
+fn frame() -> gst::Buffer {
+    grey(SIDE * SIDE * 3)
+}
+
+/// Labels, class ids and confidences.
+fn classes(array: &gst::Array) -> Vec<(String, u32, f64)> {
+    let class = |value: &gst::glib::SendValue| {
+        let class = value.get::<gst::Structure>().unwrap();
+        (class.get("label").unwrap(), class.get("class-id").unwrap(), class.get("confidence").unwrap())
+    };
+    array.iter().map(class).collect()
+}
+
+/// Labels and shares of the regions of a map of classes.
+fn regions(map: &gst::StructureRef) -> Vec<(String, f64)> {
+    assert_eq!(map.get::<String>("kind").unwrap(), "classes");
+    let region = |value: &gst::glib::SendValue| {
+        let region = value.get::<gst::Structure>().unwrap();
+        (region.get("label").unwrap(), region.get("share").unwrap())
+    };
+    map.get::<gst::Array>("regions").unwrap_or_default().iter().map(region).collect()
+}
+
+/// The classes and the regions of the map that are attached to a frame.
+fn attached(buffer: &gst::BufferRef) -> (Vec<(String, u32, f64)>, Vec<(String, f64)>) {
+    let of_frame = CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").unwrap();
+    let maps = CustomMeta::from_buffer(buffer, "GstTrtMapMeta").unwrap();
+    let maps = maps.structure().get::<gst::Array>("maps").unwrap();
+    let [map] = maps.as_slice() else { panic!("{maps:?}") };
+    let found = of_frame.structure().get::<gst::Array>("classes").unwrap_or_default();
+    (classes(&found), regions(&map.get::<gst::Structure>().unwrap()))
+}
+
+fn anomaly(score: f64) -> Vec<(String, u32, f64)> {
+    vec![("anomaly".into(), 0, score)]
+}
+
+#[test]
+fn the_score_and_the_map_are_attached_and_posted() {
+    let model = model(&scratch("anomaly-posted"), 0.75);
+    let mut line = Line::new(&model, "post-messages=true");
+    let buffer = line.push(frame());
+    // Halfway from the fifth column to the sixth of eight.
+    let wanted = (anomaly(0.75), vec![("anomaly".to_string(), 28.0 / 64.0)]);
+    assert_eq!(attached(&buffer), wanted);
+    let message = line.messages().remove(0);
+    let map = message.get::<gst::Structure>("map").unwrap();
+    assert_eq!((classes(&message.get::<gst::Array>("classes").unwrap()), regions(&map)), wanted);
+    assert_eq!(message.get::<u32>("count").unwrap(), 0);
+    assert_eq!(line.said(), [] as [String; 0]);
+    assert!(!line.notes().iter().any(|note| note.contains("mean=")), "the graph has the normalisation");
+}
+
+#[test]
+fn thresholds_are_those_of_anomalib_unless_they_are_set() {
+    let folder = scratch("anomaly-thresholds");
+    // Anomalib's label is true where the score is above 0.5.
+    for (score, is_anomaly) in [(0.0, false), (0.25, false), (0.5, false), (0.5f32.next_up(), true), (1.0, true)] {
+        let mut line = Line::new(&model(&folder, score), "draw=false");
+        let (found, map) = attached(&line.push(frame()));
+        let wanted = if is_anomaly { anomaly(score.into()) } else { Vec::new() };
+        assert_eq!((found, map.len()), (wanted, 1), "the map does not depend on the score {score}");
+        // The score of each frame, and pixels above another one.
+        line.nms().set_property("score-threshold", 0.0f32);
+        line.nms().set_property("map-threshold", 0.3125f32);
+        let (found, map) = attached(&line.push(frame()));
+        assert_eq!((found, map[0].1), (anomaly(score.into()), 5.0 / 8.0));
+        line.nms().set_property("map-threshold", 0.0f32);
+        assert_eq!(attached(&line.push(frame())).1[0].1, 28.0 / 64.0, "0 stands for 0.5");
+        assert_eq!(line.said(), [] as [String; 0]);
+    }
+    let mut line = Line::new(&model(&folder, 0.75), "draw=false score-threshold=0.875");
+    assert_eq!(attached(&line.push(frame())).0, []);
+}
+
+#[test]
+fn the_class_has_the_name_of_the_label_file() {
+    let folder = scratch("anomaly-labels");
+    let (model, labels) = (model(&folder, 0.75), folder.join("labels.txt"));
+    std::fs::write(&labels, "scratch\n").unwrap();
+    let mut line = Line::new(&model, &format!("draw=false classes=scratch label-file={}", labels.display()));
+    let (found, map) = attached(&line.push(frame()));
+    assert_eq!((&*found[0].0, &*map[0].0), ("scratch", "scratch"));
+    std::fs::write(&labels, "normal\nanomalous\n").unwrap();
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={model} ! trtnms label-file={} ! fakesink",
+        labels.display()
+    ));
+    assert!(outcome.error_text().contains("one class, the anomaly, against 2 labels"), "{}", outcome.error_text());
+}
+
+/// As an export without Anomalib's post-processing gives them.
+#[test]
+fn scores_that_are_not_normalised_are_told() {
+    let mut line = Line::new(&model(&scratch("anomaly-raw"), 34.5), "draw=false");
+    for frame_number in 0..3 {
+        assert_eq!(attached(&line.push(frame())).0, anomaly(34.5));
+        let said = line.said();
+        assert_eq!(said.len(), usize::from(frame_number == 0), "{said:?}");
+        let parts = ["scores above 1 for pictures, such as 34.5", "Anomalib 2", "layout=semantic-logits"];
+        assert!(said.iter().all(|text| parts.iter().all(|part| text.contains(part))), "{said:?}");
+    }
+}
+
+#[test]
+fn a_score_that_is_no_number_is_counted() {
+    let mut line = Line::new(&model(&scratch("anomaly-nan"), f32::NAN), "draw=false score-threshold=0");
+    for frame_number in 0..2 {
+        assert_eq!(attached(&line.push(frame())).0, []);
+        let said = line.said();
+        assert_eq!(said.len(), usize::from(frame_number == 0), "{said:?}");
+        assert!(said.iter().all(|text| text.contains("not finite, in 1 values of a frame")), "{said:?}");
+    }
+    assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(2));
+}
+
+#[test]
+fn anomalies_look_the_same_whoever_draws_them() {
+    crate::common::init();
+    let infer = format!("trtpreprocess ! trtinfer model-file={}", model(&scratch("anomaly-drawn"), 0.75));
+    for format in ["RGB", "NV12"] {
+        let drawn = |elements: String| drawn(&elements, format, (160, 90));
+        let fused = drawn(format!("{infer} ! trtnms draw=true"));
+        let apart = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay"));
+        let unlabelled = drawn(format!("{infer} ! trtnms draw=true score-threshold=1"));
+        let without = drawn(format!("{infer} ! trtnms draw=false"));
+        assert!(fused == apart && fused != unlabelled && unlabelled != without, "{format}");
+    }
+}
+
+#[test]
+fn skipped_frames_repeat_the_score_and_the_map() {
+    let model = model(&scratch("anomaly-held"), 0.75);
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=2 ! trtnms draw=false"));
+    let first = attached(&line.push(frame()));
+    let buffer = line.push(frame());
+    assert_eq!(attached(&buffer), first);
+    let meta = CustomMeta::from_buffer(&buffer, "GstTrtClassificationMeta").unwrap();
+    assert_eq!(meta.structure().get::<bool>("held"), Ok(true));
+}
+
+#[test]
+fn other_exports_are_read_with_the_layout() {
+    let folder = scratch("anomaly-unnamed");
+    let model = Graph::new()
+        .input("input", F32, &["1", "3", "64", "64"])
+        .constant("output", &[1, 1, 8, 8], &[0.75; 64])
+        .constant("565", &[1, 1], &[0.625])
+        .save(&folder.join("model.onnx"));
+    let mut line = Line::new(&model, "draw=false layout=anomaly");
+    assert_eq!(attached(&line.push(frame())), (anomaly(0.625), vec![("anomaly".to_string(), 1.0)]));
+    assert_eq!(line.said(), [] as [String; 0]);
+    // A model without a map.
+    let model = Graph::new()
+        .input("input", F32, &["1", "3", "64", "64"])
+        .constant("pred_score", &[1], &[0.625])
+        .save(&folder.join("score.onnx"));
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={model} ! trtnms ! fakesink"
+    ));
+    assert!(outcome.error_text().contains("those with a map are read"), "{}", outcome.error_text());
+}
+
+#[test]
+fn a_detector_gives_the_score_and_the_map() {
+    let folder = scratch("anomaly-detector");
+    for (score, threshold, is_anomaly) in
+        [(0.75, None, true), (0.25, None, false), (0.25, Some("score-threshold=0.125"), true)]
+    {
+        let (options, postprocess) = parse_options(threshold).unwrap();
+        let mut detector = Detector::open(model(&folder, score), &options, postprocess).unwrap();
+        let pixels = [77; 64 * 64 * 3];
+        let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+        assert_eq!(detector.detect(&frame, Colorimetry::default()).unwrap(), []);
+        let found: Vec<(String, f32)> =
+            detector.classes().into_iter().map(|class| (class.label, class.confidence)).collect();
+        let wanted = if is_anomaly { vec![("anomaly".to_string(), score)] } else { Vec::new() };
+        assert_eq!(found, wanted);
+        let pixels: u32 = detector.map().unwrap().regions().iter().map(|region| region.pixels).sum();
+        assert_eq!(pixels, 28 * 64);
+    }
+}
