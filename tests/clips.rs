@@ -268,7 +268,7 @@ fn what_does_not_suit_the_model_is_an_error() {
         (&picture, "frame-step=2", &["frame-step=2 is for models", "Leave frame-step unset"]),
         (&clip, "tensor-order=nchw", &["tensor-order=nchw does not suit the model", "ncthw, ntchw or nthwc"]),
         (&clip, "slices=2x1", &["Clips are made of whole frames", "slices or slice-size is set"]),
-        (&clip, "regions=objects", &["Clips are made of whole frames", "regions is set"]),
+        (&clip, "regions=list region-list=0,0,1,1", &["Clips are made of whole frames", "regions=list is set"]),
         (&clip, "motion-gate=0.01", &["Clips are made of whole frames", "motion-gate is set"]),
         (&clip, "tensor-size=16x16", &["clip f32 1x3x4x16x16", "clip f32 1x3x4x8x8"]),
     ] {

@@ -66,6 +66,7 @@ mod stats;
 mod structure;
 mod tensor_meta;
 mod text;
+mod track_clips;
 mod trtanalytics;
 mod trtinfer;
 mod trtmatch;

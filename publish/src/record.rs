@@ -188,8 +188,13 @@ mod tests {
         let mut tracks = TracksInSight::default();
         let mut see = |names: &[&str], is_predicted: bool| {
             let mut seen = frame(&[(1, 0.0, 0.5)]);
-            let attribute =
-                |name: &&str| Attribute { label: name.to_string(), class: None, confidence: None, is_text: false };
+            let attribute = |name: &&str| Attribute {
+                label: name.to_string(),
+                class: None,
+                confidence: None,
+                is_text: false,
+                span: None,
+            };
             seen.objects[0].annotation.attributes = names.iter().map(attribute).collect();
             seen.objects[0].is_predicted = is_predicted;
             tracks.see(&seen, 0, 10);

@@ -111,13 +111,20 @@ fn tensors(payload: &Payload) -> Result<&Tensors> {
     match payload {
         Payload::Input(inputs) => match &inputs.clip {
             None => Ok(&input.tensors),
-            Some(ClipInput { full: Some(full), .. }) => full.clip.tensors().map(|tensors| &**tensors),
-            Some(ClipInput { full: None, .. }) => Err(no_clip()),
+            Some(ClipInput { full, .. }) => match &full[..] {
+                [full] => full.clip.tensors().map(|tensors| &**tensors),
+                _ => Err(no_clip()),
+            },
         },
-        Payload::Output { outputs, .. } => outputs[0].wait(&CancelToken::default()).map_err(|why| match why {
-            Interrupted::Failed(error) => error,
-            Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
-        }),
+        Payload::Output { outputs, .. } => {
+            let outputs = outputs.first().ok_or_else(no_clip)?;
+            outputs.wait(&CancelToken::default()).map_err(|why| match why {
+                Interrupted::Failed(error) => error,
+                Interrupted::Flushing => {
+                    wrong("The frame's outputs are not computed: its stream was flushed or stopped")
+                }
+            })
+        }
         Payload::Skipped { inputs, .. } if !inputs.is_complete() => Err(no_clip()),
         Payload::Skipped { .. } => Err(wrong("The model did not see this frame: interval let it pass")),
     }

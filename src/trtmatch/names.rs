@@ -168,7 +168,7 @@ impl ObjectNames {
             if !classes.is_empty() {
                 named.are_named[region] = true;
                 let (names, is_held) = (self.gallery.names(), look.is_none());
-                attributes::attach(frame.make_mut(), &object, &classes, names, &self.name, is_held);
+                attributes::attach(frame.make_mut(), &object, (&classes, None), names, &self.name, is_held);
             }
         }
         named

@@ -23,7 +23,7 @@ use gsttrt_core::tensor::Tensors;
 use super::drawing::{self, GpuDrawing};
 use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
-use super::spans::span_of;
+use super::spans::{span_of, spans_of};
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::classes_query;
@@ -282,7 +282,8 @@ impl TrtNms {
             None => TensorMeta::remove(frame.make_mut(), payload),
             Some(other) if other.is_classifier() || other.is_embedding() || other.reads_text() => {
                 let inputs: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
-                of_objects.find(other, &inputs)?;
+                let spans = spans_of(payload.inputs(), &self.segment.lock().unwrap());
+                of_objects.find(other, &inputs, &spans)?;
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
                 count = of_objects.attach(buffer, objects, other);

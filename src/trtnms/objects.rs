@@ -2,7 +2,7 @@
 //! What a second model has found in the objects of a first one: their classes, their orientation, their vectors or their texts.
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::postprocess::{FoundText, Postprocessor, RankedClass};
+use gsttrt_core::postprocess::{ClipSpan, FoundText, Postprocessor, RankedClass};
 use gsttrt_core::tensor::Tensors;
 use gsttrt_core::track::History;
 
@@ -12,9 +12,18 @@ use crate::gst::meta::{attributes, orientation, vector};
 /// Results of objects, those with ids also for frames in which they are not looked at. A model gives one kind of them.
 #[derive(Debug, Default)]
 pub struct ObjectResults {
-    classes: KnownResults<Vec<RankedClass>>,
+    classes: KnownResults<ObjectClasses>,
+    /// Of the inputs of a frame, until they have their time.
+    ranked: Vec<Vec<RankedClass>>,
     vectors: KnownResults<Vec<f32>>,
     texts: KnownResults<FoundText>,
+}
+
+/// The classes of an object, and the time of the clip that the model saw, if it sees clips.
+#[derive(Clone, Debug)]
+struct ObjectClasses {
+    ranked: Vec<RankedClass>,
+    span: Option<ClipSpan>,
 }
 
 #[derive(Debug)]
@@ -31,17 +40,28 @@ impl<T> Default for KnownResults<T> {
 }
 
 impl ObjectResults {
-    /// Looks at the inputs of a frame.
+    /// Looks at the inputs of a frame. `spans` are the times of clips, where they are such.
     ///
     /// # Errors
     /// As [`Postprocessor::classify`].
-    pub fn find(&mut self, postprocessor: &mut Postprocessor, inputs: &[&Tensors]) -> Result<()> {
+    pub fn find(
+        &mut self,
+        postprocessor: &mut Postprocessor,
+        inputs: &[&Tensors],
+        spans: &[Option<ClipSpan>],
+    ) -> Result<()> {
         if postprocessor.is_embedding() {
             postprocessor.embed(inputs, &mut self.vectors.found)
         } else if postprocessor.reads_text() {
             postprocessor.read_texts(inputs, &mut self.texts.found)
         } else {
-            postprocessor.classify(inputs, &mut self.classes.found)
+            postprocessor.classify(inputs, &mut self.ranked)?;
+            let spans = spans.iter().copied().chain(std::iter::repeat(None));
+            self.classes.found.clear();
+            self.classes
+                .found
+                .extend(self.ranked.drain(..).zip(spans).map(|(ranked, span)| ObjectClasses { ranked, span }));
+            Ok(())
         }
     }
 
@@ -63,14 +83,15 @@ impl ObjectResults {
             })
         } else if postprocessor.finds_orientation() {
             self.classes.give(objects, |object, found, is_held| {
-                let best = found.first().and_then(|best| Some((postprocessor.degrees_of(best.class)?, best)));
+                let best = found.ranked.first().and_then(|best| Some((postprocessor.degrees_of(best.class)?, best)));
                 if let Some((degrees, best)) = best {
                     orientation::attach(buffer, object, degrees, best, &model, is_held);
                 }
             })
         } else {
             self.classes.give(objects, |object, found, is_held| {
-                attributes::attach(buffer, object, found, &postprocessor.labels, &model, is_held);
+                let ObjectClasses { ranked, span } = found;
+                attributes::attach(buffer, object, (ranked, *span), &postprocessor.labels, &model, is_held);
             })
         }
     }

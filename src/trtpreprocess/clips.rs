@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Clips: the last frames of a stream together, for models that see several at once.
+//! Clips: the last frames of a stream together, or the last pictures of each object, for models that see several at once.
+
+mod objects;
 
 use std::sync::{Arc, Mutex};
 
@@ -8,9 +10,11 @@ use gsttrt_core::error::Result;
 use gsttrt_core::image::clip::Clip;
 use gsttrt_core::image::clip::maker::ClipMaker;
 use gsttrt_core::image::clip::ring::ClipRing;
+use gsttrt_core::image::clip::tracks::{GivenUpClips, TrackRings};
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::memory::BatchPool;
 use gsttrt_core::tensor::Tensors;
+use smallvec::SmallVec;
 
 use crate::gst::meta::clip_input::{ClipInput, FullClip};
 use crate::gst::missing_frames::MissingFrames;
@@ -21,16 +25,22 @@ pub struct StreamClips {
     spec: InputSpec,
     frames: usize,
     step: u32,
-    ring: ClipRing<ClipFrame>,
+    rings: ClipRings,
     missing: MissingFrames,
-    /// Whether the frame that is tried is one of a clip.
+    /// Whether the frame that is tried is one of a clip. Of objects each has a turn of its own.
     is_wanted: Option<bool>,
     /// Made with the first clip that is full, for frames in that context.
     maker: Option<Arc<Mutex<ClipMaker>>>,
     context: Option<Context>,
 }
 
-/// A frame of a clip.
+/// What is kept for the next clips.
+enum ClipRings {
+    Frames(ClipRing<ClipFrame>),
+    Objects(TrackRings<ClipFrame>),
+}
+
+/// A frame of a clip, or the picture of an object in it.
 struct ClipFrame {
     tensors: Arc<Tensors>,
     times: BeginEnd,
@@ -40,14 +50,18 @@ struct ClipFrame {
 pub type BeginEnd = (Option<gst::ClockTime>, Option<gst::ClockTime>);
 
 impl StreamClips {
-    /// `None` for the tensor of a picture.
-    pub fn new(spec: &InputSpec, step: u32) -> Option<Self> {
+    /// `None` for the tensor of a picture. `objects`: they are of objects, of so many at most.
+    pub fn new(spec: &InputSpec, step: u32, objects: Option<usize>) -> Option<Self> {
         let frames = usize::try_from(spec.frames()?).ok()?;
+        let rings = match objects {
+            Some(limit) => ClipRings::Objects(TrackRings::new(frames, step, limit)),
+            None => ClipRings::Frames(ClipRing::new(frames, step)),
+        };
         Some(StreamClips {
             spec: spec.clone(),
             frames,
             step,
-            ring: ClipRing::new(frames, step),
+            rings,
             missing: MissingFrames::default(),
             is_wanted: None,
             maker: None,
@@ -62,7 +76,12 @@ impl StreamClips {
 
     /// Whether clips of both are made of the same tensors, so that frames of other sizes go on with those before.
     pub fn is_like(&self, other: &StreamClips) -> bool {
-        (&self.spec, self.step) == (&other.spec, other.step)
+        (&self.spec, self.step, self.are_of_objects()) == (&other.spec, other.step, other.are_of_objects())
+    }
+
+    /// Whether each object has clips of its own.
+    pub fn are_of_objects(&self) -> bool {
+        matches!(self.rings, ClipRings::Objects(_))
     }
 
     /// The same for other caps of the frames. Where clips are to lie is asked again: another model may be there.
@@ -75,13 +94,20 @@ impl StreamClips {
         self.is_wanted
     }
 
-    /// A frame comes. `is_marked`: it is the first one after others were dropped. Says how many frames of a clip were given up
-    /// because of it.
-    pub fn comes(&mut self, pts: Option<gst::ClockTime>, is_marked: bool) -> Option<usize> {
+    /// A frame comes. `is_marked`: it is the first one after others were dropped. Says which clips were given up because of it.
+    pub fn comes(&mut self, pts: Option<gst::ClockTime>, is_marked: bool) -> GivenUpClips {
         let missing = self.missing.before(pts.map(gst::ClockTime::nseconds), is_marked);
-        let arrival = self.ring.comes(missing);
-        self.is_wanted = Some(arrival.is_wanted);
-        arrival.ended
+        match &mut self.rings {
+            ClipRings::Frames(ring) => {
+                let arrival = ring.comes(missing);
+                self.is_wanted = Some(arrival.is_wanted);
+                arrival.ended.into()
+            }
+            ClipRings::Objects(rings) => {
+                self.is_wanted = Some(true);
+                rings.advance(missing)
+            }
+        }
     }
 
     /// Whether a clip lasts longer than that.
@@ -90,20 +116,38 @@ impl StreamClips {
         gap.nseconds() < usual.saturating_mul(u64::from(self.step)).saturating_mul(self.frames as u64)
     }
 
-    /// The frame is between two of a clip: nothing is made of it.
+    /// The frame is between two of a clip, or has no object: nothing is made of it.
     pub fn pass(&mut self) -> ClipInput {
-        self.is_wanted = None;
-        ClipInput { desc: self.spec.desc.clone(), full: None }
+        self.ended(SmallVec::new())
     }
 
-    /// The frame that has come, and those behind it, are in that context. Says how many of a clip were given up because those before
+    /// The frame is done, and these clips end with it.
+    fn ended(&mut self, full: SmallVec<[FullClip; 1]>) -> ClipInput {
+        self.is_wanted = None;
+        ClipInput { desc: self.spec.desc.clone(), full }
+    }
+
+    /// The frame that has come, and those behind it, are in that context. Says which clips were given up because the frames before
     /// were in another one.
-    pub fn follow(&mut self, context: Option<&Context>) -> Option<usize> {
+    pub fn follow(&mut self, context: Option<&Context>) -> GivenUpClips {
         if self.context.as_ref() == context {
-            return None;
+            return GivenUpClips::default();
         }
         (self.context, self.maker) = (context.cloned(), None);
-        self.ring.let_go()
+        match &mut self.rings {
+            ClipRings::Frames(ring) => ring.let_go().into(),
+            ClipRings::Objects(rings) => rings.clear_pictures(),
+        }
+    }
+
+    /// What puts clips together. `slots` is asked where they are to lie, the first time.
+    fn maker(&mut self, slots: impl FnOnce() -> Option<BatchPool>) -> Result<Arc<Mutex<ClipMaker>>> {
+        if let Some(maker) = &self.maker {
+            return Ok(maker.clone());
+        }
+        let mut maker = ClipMaker::new(self.context.as_ref(), &self.spec)?;
+        slots().into_iter().for_each(|slots| maker.use_slots(slots));
+        Ok(self.maker.insert(Arc::new(Mutex::new(maker))).clone())
     }
 
     /// Takes the tensor of a frame that is one of a clip. `slots` is asked where clips are to lie.
@@ -116,33 +160,37 @@ impl StreamClips {
         times: BeginEnd,
         slots: impl FnOnce() -> Option<BatchPool>,
     ) -> Result<ClipInput> {
-        if self.maker.is_none() && self.ring.is_next_full() {
-            let mut maker = ClipMaker::new(self.context.as_ref(), &self.spec)?;
-            slots().into_iter().for_each(|slots| maker.use_slots(slots));
-            self.maker = Some(Arc::new(Mutex::new(maker)));
-        }
-        self.is_wanted = None;
-        let is_full = self.ring.push(ClipFrame { tensors: tensors.clone(), times });
-        let full = self.maker.as_ref().filter(|_| is_full).map(|maker| {
-            let first = self.ring.frames().next().map_or(times, |first| first.times);
-            let frames = self.ring.frames().map(|frame| frame.tensors.clone());
-            // A stream that plays backwards has the latest frame first. Models see what moves as it has moved.
-            let is_backwards = first.0.zip(times.0).is_some_and(|(first, last)| first > last);
-            let (clip, early, late) = match is_backwards {
-                true => (Clip::new(frames.rev(), maker), times, first),
-                false => (Clip::new(frames, maker), first, times),
-            };
-            FullClip { clip, begin: early.0, end: late.1.or(late.0) }
-        });
-        Ok(ClipInput { desc: self.spec.desc.clone(), full })
+        let is_next_full = matches!(&self.rings, ClipRings::Frames(ring) if ring.is_next_full());
+        let maker = is_next_full.then(|| self.maker(slots)).transpose()?;
+        let ClipRings::Frames(ring) = &mut self.rings else { return Ok(self.pass()) };
+        let is_full = ring.push(ClipFrame { tensors: tensors.clone(), times });
+        let kept: Vec<&ClipFrame> = ring.frames().collect();
+        let full = maker.filter(|_| is_full).and_then(|maker| full_clip(&kept, &maker, 0));
+        Ok(self.ended(full.into_iter().collect()))
     }
 
-    /// The next frame has nothing to do with those before. Says how many were kept where they never became a clip.
-    pub fn begin_again(&mut self) -> Option<usize> {
+    /// The next frame has nothing to do with those before. Says which clips were given up.
+    pub fn begin_again(&mut self) -> GivenUpClips {
         self.is_wanted = None;
         self.missing = MissingFrames::default();
-        self.ring.clear()
+        match &mut self.rings {
+            ClipRings::Frames(ring) => ring.clear().into(),
+            ClipRings::Objects(rings) => rings.clear(),
+        }
     }
+}
+
+/// The clip of these frames, which came in this order. `input` is the index of the input that is the last one.
+fn full_clip(kept: &[&ClipFrame], maker: &Arc<Mutex<ClipMaker>>, input: usize) -> Option<FullClip> {
+    let (first, last) = (kept.first()?.times, kept.last()?.times);
+    let frames = kept.iter().map(|frame| frame.tensors.clone());
+    // A stream that plays backwards has the latest frame first. Models see what moves as it has moved.
+    let is_backwards = first.0.zip(last.0).is_some_and(|(first, last)| first > last);
+    let (clip, early, late) = match is_backwards {
+        true => (Clip::new(frames.rev(), maker), last, first),
+        false => (Clip::new(frames, maker), first, last),
+    };
+    Some(FullClip { clip, input, begin: early.0, end: late.1.or(late.0) })
 }
 
 /// When a frame begins and ends: by its duration, or else by the frame rate of its caps.
@@ -167,7 +215,7 @@ mod tests {
     /// Clips of two frames.
     fn clips() -> StreamClips {
         let spec: InputSpec = "cpu f32 1x1x2x1x1 ncthw gray stretch:0 scale:1 clip".parse().unwrap();
-        StreamClips::new(&spec, 1).unwrap()
+        StreamClips::new(&spec, 1, None).unwrap()
     }
 
     /// The clip that ends with the next frame, and whether it was asked where clips are to lie. The frame begins at that time in
@@ -183,7 +231,7 @@ mod tests {
             None
         };
         let clip = clips.take(&frame, (time(begin), time(begin + 40)), slots).unwrap();
-        (clip.full, is_asked)
+        (clip.full.into_iter().next(), is_asked)
     }
 
     /// When a clip begins and ends, and what it shows.
@@ -221,12 +269,12 @@ mod tests {
             return;
         };
         let context = fakes.context();
-        let mut clips = StreamClips { step: 2, ring: ClipRing::new(2, 2), ..clips() };
+        let mut clips = StreamClips { step: 2, rings: ClipRings::Frames(ClipRing::new(2, 2)), ..clips() };
         let mut kept = vec![];
         for frame in 0..5u16 {
             clips.comes(Some(gst::ClockTime::from_mseconds(u64::from(frame) * 40)), false);
             if clips.is_wanted() == Some(true) {
-                assert_eq!(clips.follow(Some(&context)), None);
+                assert_eq!(clips.follow(Some(&context)), GivenUpClips::default());
                 kept.push(frame);
             }
             clips.pass();

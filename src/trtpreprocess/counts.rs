@@ -2,6 +2,7 @@
 //! How many objects and clips there were, and what to say where there were none.
 
 use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::image::clip::tracks::GivenUpClips;
 
 use super::objects::{ObjectOptions, ObjectSelection};
 
@@ -26,17 +27,68 @@ pub struct ClipCounts {
     pub full: u64,
     /// Those that were begun and given up before there was a whole one.
     pub unfinished: u64,
+    /// The most pictures that one of those had.
+    longest: usize,
+    /// Where clips are of objects: those that were looked at, and those of them that have an id.
+    objects: u64,
+    with_id: u64,
     has_told: bool,
+    has_told_of_ids: bool,
+}
+
+/// What there is of clips where a stream ends, or another part of it follows.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedClips {
+    /// Frames of the clip that is not full, of objects those of the longest one.
+    pub kept: usize,
+    /// Frames of a whole one.
+    pub frames: usize,
+    pub are_of_objects: bool,
 }
 
 impl ClipCounts {
-    /// Once, where the stream ends after so many frames of a clip, and there was no whole one.
-    pub fn lack_of_frames(&mut self, (kept, wanted): (usize, usize)) -> Option<Error> {
-        let is_told = self.full > 0 || std::mem::replace(&mut self.has_told, true);
+    /// Counts clips that were given up.
+    pub fn note_given_up(&mut self, given_up: GivenUpClips) {
+        self.unfinished += given_up.clips as u64;
+        self.longest = self.longest.max(given_up.longest);
+    }
+
+    /// Counts the objects of a frame, and returns whether it is time to say that none has an id.
+    pub fn note_objects(&mut self, selection: &ObjectSelection) -> bool {
+        let before = self.objects;
+        // Without clips no object lacks an id.
+        if selection.without_id > 0 || !selection.pictures.is_empty() {
+            self.objects += (selection.objects.list.len() + selection.without_id) as u64;
+            self.with_id += selection.objects.list.len() as u64;
+        }
+        before < MANY && self.objects >= MANY && self.with_id == 0
+    }
+
+    /// Once, if clips are of objects, and none so far had an id.
+    pub fn lack_of_ids(&mut self) -> Option<Error> {
+        let is_told = self.with_id > 0 || self.objects == 0 || std::mem::replace(&mut self.has_told_of_ids, true);
         (!is_told).then(|| {
-            Error::new(ErrorKind::Settings, "The model has seen nothing of the stream")
-                .cause(format!("it sees clips of {wanted} frames, and the stream has ended after {kept} of them"))
-                .remedy("Give it a longer stream, or set frame-step lower, or frames, if the model takes shorter clips")
+            Error::new(ErrorKind::Settings, "trtpreprocess regions=objects makes no clips: no object has an id")
+                .cause("a clip is of the last pictures of an object, and ids tell which ones are of the same object")
+                .remedy("Put trttrack before it, behind the trtnms of the first model")
+        })
+    }
+
+    /// Once, where the stream ends and there was no whole clip, but frames of one.
+    pub fn lack_of_frames(&mut self, ended: EndedClips) -> Option<Error> {
+        let EndedClips { kept, frames, are_of_objects } = ended;
+        let kept = if are_of_objects { self.longest.max(kept) } else { kept };
+        let is_told = self.full > 0 || kept == 0 || std::mem::replace(&mut self.has_told, true);
+        let warning = Error::new(ErrorKind::Settings, "The model has seen nothing of the stream");
+        (!is_told).then(|| match are_of_objects {
+            true => warning
+                .cause(format!("it sees clips of {frames} pictures of an object, and none had more than {kept} of them"))
+                .remedy(
+                    "Set frame-step lower, or frames, if the model takes shorter clips; where ids change, see what trttrack can do",
+                ),
+            false => warning
+                .cause(format!("it sees clips of {frames} frames, and the stream has ended after {kept} of them"))
+                .remedy("Give it a longer stream, or set frame-step lower, or frames, if the model takes shorter clips"),
         })
     }
 }
@@ -50,7 +102,7 @@ impl ObjectCounts {
     pub fn note(&mut self, selection: &ObjectSelection, options: &ObjectOptions) -> bool {
         let before = (self.frames, self.faces);
         self.frames += 1;
-        self.objects += (selection.objects.list.len() + selection.left_out) as u64;
+        self.objects += (selection.objects.list.len() + selection.left_out + selection.without_id) as u64;
         self.left_out += selection.left_out as u64;
         if options.aligns_faces() {
             self.faces += selection.sources.len() as u64;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+mod clip_flow;
 mod warnings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +29,7 @@ use smallvec::SmallVec;
 use super::clips::{self, StreamClips};
 use super::counts::{ClipCounts, ObjectCounts};
 use super::motion::MotionFilter;
-use super::objects::{ObjectSelection, ObjectSelector};
+use super::objects::{ObjectOptions, ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
@@ -55,7 +56,7 @@ struct PreprocessState {
     format: Format,
     /// Of a picture; of a clip, that of one frame.
     spec: InputSpec,
-    /// For a model that sees clips.
+    /// For a model that sees clips, of the stream or of each object.
     clips: Option<StreamClips>,
     tiling: Tiling,
     /// Those that are the same in each frame.
@@ -133,7 +134,11 @@ impl TrtPreprocess {
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
         gst::info!(CAT, imp = self, "{} of {incaps} into {spec}", format.pixels.name());
-        let clips = StreamClips::new(&spec, overrides.frame_step);
+        let objects = match &overrides.tiling {
+            Tiling::Objects(options) => Some(options.limit),
+            _ => None,
+        };
+        let clips = StreamClips::new(&spec, overrides.frame_step, objects);
         let spec = spec.of_frame();
         let fixed = overrides.tiling.fixed(format.size())?;
         let fixed = fixed.map(|list| list.into_iter().map(Crop::from).collect());
@@ -175,23 +180,36 @@ impl TrtPreprocess {
             let none = ModelInputs::none(Tiles::Frame, source, state.spec.transform, original);
             return Ok(Payload::Input(Arc::new(ModelInputs { clip: Some(clips.pass()), ..none })));
         }
-        let selected = match &state.tiling {
+        let mut selected = match &state.tiling {
             Tiling::Objects(options) => {
-                let mut selection = state.selector.select(&read::objects(buffer, size), size, options);
+                let found = read::objects(buffer, size);
+                let mut selection = match &mut state.clips {
+                    Some(clips) => {
+                        let (selection, given_up) = clips.select(&mut state.selector, &found, size, options);
+                        self.note_unfinished(given_up);
+                        selection
+                    }
+                    None => state.selector.select(&found, size, options),
+                };
                 text_lines::choose_widths(&mut selection.sources, &state.spec);
                 self.note_objects(&selection, options);
                 Some(selection)
             }
             _ => None,
         };
-        if selected.as_ref().is_some_and(|selection| selection.sources.is_empty()) {
-            let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
+        if let Some(mut selection) = selected.take_if(|selection| selection.sources.is_empty()) {
+            let clip = state.clips.as_mut().map(|clips| {
+                selection.note_unseen();
+                clips.pass()
+            });
+            let tiles = Tiles::Objects(selection.objects);
             let original = self.originals.lock().unwrap().of(buffer);
-            return Ok(Payload::Input(Arc::new(ModelInputs::none(tiles, source, state.spec.transform, original))));
+            let none = ModelInputs::none(tiles, source, state.spec.transform, original);
+            return Ok(Payload::Input(Arc::new(ModelInputs { clip, ..none })));
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
-        let PreprocessState { format, spec, clips, fixed, motion, preprocessor, .. } = state;
+        let PreprocessState { format, spec, clips, fixed, motion, preprocessor, tiling, selector } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
@@ -249,16 +267,22 @@ impl TrtPreprocess {
         };
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list: SmallVec<[ModelInput; 1]> = tensors.into_iter().enumerate().map(input).collect();
+        let is_whole = sources.is_none();
         let clip = match (clips, list.first()) {
             (Some(clips), Some(frame)) => {
                 self.note_unfinished(clips.follow(context.as_ref()));
-                let clip = clips.take(&frame.tensors, clips::times(buffer, &format.info), || self.slots())?;
-                self.clips.lock().unwrap().full += u64::from(clip.full.is_some());
+                let times = clips::times(buffer, &format.info);
+                let clip = match (&mut selected, &*tiling) {
+                    (Some(selection), Tiling::Objects(ObjectOptions { interval, .. })) => {
+                        clips.take_objects(&list, (selection, selector), times, *interval, || self.slots())?
+                    }
+                    _ => clips.take(&frame.tensors, times, || self.slots())?,
+                };
+                self.clips.lock().unwrap().full += clip.full.len() as u64;
                 Some(clip)
             }
             _ => None,
         };
-        let is_whole = sources.is_none();
         let tiles = match selected {
             Some(ObjectSelection { objects, .. }) => Tiles::Objects(objects),
             None if is_whole => Tiles::Frame,
@@ -267,17 +291,6 @@ impl TrtPreprocess {
         let original = self.originals.lock().unwrap().of(buffer);
         let none = ModelInputs::none(tiles, source, spec.transform, original);
         Ok(Payload::Input(Arc::new(ModelInputs { list, clip, ..none })))
-    }
-
-    /// Frames have other caps from now on. A clip goes on where its tensors are the same: frames of any size are scaled to them.
-    fn replace_state(&self, mut state: PreprocessState) {
-        let before = self.state.lock().unwrap().take().and_then(|before| before.clips);
-        let goes_on = |before: &StreamClips| state.clips.as_ref().is_some_and(|clips| clips.is_like(before));
-        match before {
-            Some(before) if goes_on(&before) => state.clips = Some(before.with_other_caps()),
-            before => self.note_unfinished(before.and_then(|mut before| before.begin_again())),
-        }
-        *self.state.lock().unwrap() = Some(state);
     }
 
     /// Where tensors for the model are to lie.
@@ -290,38 +303,6 @@ impl TrtPreprocess {
         if let Some(motion) = self.state.lock().unwrap().as_mut().and_then(|state| state.motion.as_mut()) {
             motion.forget();
         }
-    }
-
-    /// Whether a frame is one of a clip. It comes once, and may be tried again.
-    fn is_of_clip(&self, clips: &mut StreamClips, buffer: &gst::BufferRef) -> bool {
-        clips.is_wanted().unwrap_or_else(|| {
-            if self.stream.lock().unwrap().advance(buffer.pts()).is_cut {
-                self.note_unfinished(clips.begin_again());
-            }
-            let is_marked = buffer.flags().contains(gst::BufferFlags::DISCONT);
-            self.note_unfinished(clips.comes(buffer.pts(), is_marked));
-            clips.is_wanted() == Some(true)
-        })
-    }
-
-    /// Another part of the stream follows, or nothing: the frames of a clip that is not full yet are given up. Gives how many these
-    /// are, and how many it would have had.
-    fn end_clips(&self) -> Option<(usize, usize)> {
-        let ended = {
-            let mut state = self.state.lock().unwrap();
-            let clips = state.as_mut()?.clips.as_mut()?;
-            clips.begin_again().map(|kept| (kept, clips.frames()))
-        };
-        self.note_unfinished(ended.map(|(kept, _)| kept));
-        ended
-    }
-
-    /// Whether a gap of that length may be in a clip: a packet that a camera has lost is one. The frames that are missing in it count
-    /// with the next one that comes, like those that were dropped.
-    fn is_in_clip(&self, gap: Option<gst::ClockTime>) -> bool {
-        let state = self.state.lock().unwrap();
-        let clips = state.as_ref().and_then(|state| state.clips.as_ref());
-        clips.zip(gap).is_some_and(|(clips, gap)| clips.outlast(gap))
     }
 
     /// The context of the frame's memory, else the pipeline's.

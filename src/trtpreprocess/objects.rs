@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which objects of a frame become tensors of a second model.
 
+use std::collections::HashSet;
+
 use gsttrt_core::image::align::{Align, Crop, CropShape, FaceLandmarks};
+use gsttrt_core::image::clip::tracks::{GivenUpClips, TrackRings};
 use gsttrt_core::image::geometry::{BBox, Rect};
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::image::rotated::Corners;
@@ -43,7 +46,22 @@ pub struct ObjectSelection {
     pub sources: Vec<Crop>,
     /// How many were too many.
     pub left_out: usize,
+    /// With clips: whose pictures the sources are.
+    pub pictures: Vec<ObjectPicture>,
+    /// With clips: how many have no id, so that no picture of them is known again.
+    pub without_id: usize,
 }
+
+/// A picture that is one of an object's clip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectPicture {
+    pub id: u64,
+    /// The index of the object in the list.
+    pub object: usize,
+}
+
+/// The objects that are wanted, each with its number and its box inside the frame.
+type WantedObjects = Vec<(usize, BBox)>;
 
 /// A box that has grown by this factor in area is looked at again.
 const GROWN: f32 = 1.2;
@@ -52,13 +70,94 @@ impl ObjectSelector {
     /// The objects of a frame of that size that are wanted, and those of them that are looked at now: the largest
     /// first. Boxes that are no boxes, and parts of boxes outside the frame, are left out.
     pub fn select(&mut self, found: &MetaObjects, size: (u32, u32), options: &ObjectOptions) -> ObjectSelection {
+        let (mut selection, wanted) = self.begin(found, size, options);
+        let (now, frame): (u64, BBox) = (self.looked_at.frame(), Rect::from(size).into());
+        for (number, bbox) in wanted {
+            let track_id = found.annotations[number].track_id;
+            let is_known = options.interval != 1
+                && track_id.and_then(|id| self.looked_at.of(id)).is_some_and(|&(frame, area)| {
+                    let is_recent = options.interval == 0 || now - frame < u64::from(options.interval);
+                    is_recent && bbox.area() <= area * GROWN
+                });
+            if is_known || selection.sources.len() == options.limit {
+                selection.objects.unseen.push(region(found, number));
+            }
+            let mut input = None;
+            if !is_known {
+                if selection.sources.len() == options.limit {
+                    selection.left_out += 1;
+                    continue;
+                }
+                input = Some(selection.sources.len());
+                selection.sources.push(crop(found, number, &bbox, options, &frame));
+                track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
+            }
+            selection.objects.list.push(object(found, number, input));
+        }
+        selection
+    }
+
+    /// The same for clips: of each object with an id those pictures are wanted that are to be in `rings`. Which objects the model sees
+    /// is known once their clips are whole. Says which clips were given up because there are too many objects.
+    pub fn select_for_clips<T>(
+        &mut self,
+        found: &MetaObjects,
+        size: (u32, u32),
+        options: &ObjectOptions,
+        rings: &mut TrackRings<T>,
+    ) -> (ObjectSelection, GivenUpClips) {
+        let (mut selection, wanted) = self.begin(found, size, options);
+        let frame: BBox = Rect::from(size).into();
+        let (mut known, mut chosen, mut ids) = (HashSet::new(), Vec::new(), Vec::new());
+        for (number, bbox) in wanted {
+            let track_id = found.annotations[number].track_id;
+            match track_id.filter(|&id| ids.len() < options.limit && known.insert(id)) {
+                Some(id) => {
+                    chosen.push((number, bbox));
+                    ids.push(id);
+                }
+                None => {
+                    selection.without_id += usize::from(track_id.is_none());
+                    selection.left_out += usize::from(track_id.is_some());
+                    selection.objects.unseen.push(region(found, number));
+                }
+            }
+        }
+        let given_up = rings.arrive(&ids);
+        for ((number, bbox), id) in chosen.into_iter().zip(ids) {
+            if rings.wants(id) {
+                selection.sources.push(crop(found, number, &bbox, options, &frame));
+                selection.pictures.push(ObjectPicture { id, object: selection.objects.list.len() });
+            }
+            self.looked_at.of(id); // it is in sight
+            selection.objects.list.push(object(found, number, None));
+        }
+        (selection, given_up)
+    }
+
+    /// Whether the model is to see the clip of an object that is whole, and takes it that it does.
+    pub fn looks_at_clip(&mut self, id: u64, interval: u32) -> bool {
+        let now = self.looked_at.frame();
+        let is_recent = |&(frame, _): &(u64, f32)| interval == 0 || now - frame < u64::from(interval);
+        let is_known = interval != 1 && self.looked_at.of(id).is_some_and(is_recent);
+        if !is_known {
+            self.looked_at.insert(id, (now, 0.0));
+        }
+        !is_known
+    }
+
+    /// Another frame: the objects that are wanted of it, the largest first, and a selection that has none of them yet.
+    fn begin(
+        &mut self,
+        found: &MetaObjects,
+        size: (u32, u32),
+        options: &ObjectOptions,
+    ) -> (ObjectSelection, WantedObjects) {
         self.looked_at.advance();
         self.unknown.take().into_iter().for_each(|id| self.looked_at.forget(id));
-        let now = self.looked_at.frame();
         let frame: BBox = Rect::from(size).into();
         let smallest = options.min_size.max(1) as f32;
         let is_large = |bbox: &BBox| bbox.width() >= smallest && bbox.height() >= smallest;
-        let region = |number: usize| (number < found.regions).then_some(number);
         let (mut wanted, small): (Vec<_>, Vec<_>) = (found.annotations.iter().enumerate())
             .filter(|(_, annotation)| annotation.bbox.is_valid() && options.wants(annotation))
             .map(|(number, annotation)| (number, annotation.bbox.clip(&frame)))
@@ -68,38 +167,34 @@ impl ObjectSelector {
         let mut selection = ObjectSelection::default();
         selection.objects.unknown = self.unknown.clone();
         selection.objects.are_aligned = options.align != Align::None;
-        selection.objects.unseen = small.iter().map(|(number, _)| region(*number)).collect();
-        for (number, bbox) in wanted {
-            let track_id = found.annotations[number].track_id;
-            let is_known = options.interval != 1
-                && track_id.and_then(|id| self.looked_at.of(id)).is_some_and(|&(frame, area)| {
-                    let is_recent = options.interval == 0 || now - frame < u64::from(options.interval);
-                    is_recent && bbox.area() <= area * GROWN
-                });
-            if is_known || selection.sources.len() == options.limit {
-                selection.objects.unseen.push(region(number));
-            }
-            let mut input = None;
-            if !is_known {
-                if selection.sources.len() == options.limit {
-                    selection.left_out += 1;
-                    continue;
-                }
-                input = Some(selection.sources.len());
-                let source = padded(&bbox, options.padding, &frame);
-                let shape = options.shape(&found.annotations[number]);
-                selection.sources.push(Crop { shape, is_turned: found.turned[number], ..Crop::from(source) });
-                track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
-            }
-            selection.objects.list.push(ObjectRegion {
-                region: region(number),
-                analytics: found.analytics[number],
-                track_id,
-                input,
-            });
-        }
-        selection
+        selection.objects.unseen = small.iter().map(|(number, _)| region(found, *number)).collect();
+        (selection, wanted)
     }
+}
+
+impl ObjectSelection {
+    /// With clips: those of the list that no clip shows are unseen.
+    pub fn note_unseen(&mut self) {
+        let unseen = self.objects.list.iter().filter(|object| object.input.is_none()).map(|object| object.region);
+        self.objects.unseen.extend(unseen);
+    }
+}
+
+/// The index of the region of an object.
+fn region(found: &MetaObjects, number: usize) -> Option<usize> {
+    (number < found.regions).then_some(number)
+}
+
+fn object(found: &MetaObjects, number: usize, input: Option<usize>) -> ObjectRegion {
+    let track_id = found.annotations[number].track_id;
+    ObjectRegion { region: region(found, number), analytics: found.analytics[number], track_id, input }
+}
+
+/// What is cut out of the frame of an object with that box.
+fn crop(found: &MetaObjects, number: usize, bbox: &BBox, options: &ObjectOptions, frame: &BBox) -> Crop {
+    let source = padded(bbox, options.padding, frame);
+    let shape = options.shape(&found.annotations[number]);
+    Crop { shape, is_turned: found.turned[number], ..Crop::from(source) }
 }
 
 impl ObjectOptions {
@@ -245,6 +340,50 @@ mod tests {
         let selection = ObjectSelector::default().select(&found, (640, 480), &options);
         let turned: Vec<bool> = selection.sources.iter().map(|crop| crop.is_turned).collect();
         assert_eq!(turned, [false, true], "the larger one comes first");
+    }
+
+    #[test]
+    fn pictures_for_clips_are_of_objects_with_ids() {
+        let found = objects(vec![
+            object([100.0, 100.0, 200.0, 200.0], "person", Some(3)),
+            object([100.0, 100.0, 190.0, 190.0], "person", None),
+            object([0.0, 0.0, 80.0, 80.0], "person", Some(3)),
+            object([0.0, 0.0, 70.0, 70.0], "person", Some(4)),
+            object([0.0, 0.0, 60.0, 60.0], "person", Some(5)),
+        ]);
+        let (mut selector, mut rings) = (ObjectSelector::default(), TrackRings::new(2, 2, 2));
+        let options = ObjectOptions { limit: 2, ..options() };
+        let mut pictures = |rings: &mut TrackRings<u64>| {
+            rings.advance(0);
+            let (mut selection, given_up) = selector.select_for_clips(&found, (640, 480), &options, rings);
+            assert_eq!(given_up, GivenUpClips::default());
+            assert_eq!((selection.without_id, selection.left_out), (1, 2), "the second of an id is one of them");
+            let listed: Vec<_> =
+                selection.objects.list.iter().map(|object| (object.region, object.track_id, object.input)).collect();
+            assert_eq!(listed, [(Some(0), Some(3), None), (Some(3), Some(4), None)]);
+            assert_eq!(selection.sources.len(), selection.pictures.len());
+            for picture in &selection.pictures {
+                rings.push(picture.id, 0);
+            }
+            selection.note_unseen();
+            assert_eq!(selection.objects.unseen, [1, 2, 4, 0, 3].map(Some));
+            selection.pictures
+        };
+        let both = [ObjectPicture { id: 3, object: 0 }, ObjectPicture { id: 4, object: 1 }];
+        assert_eq!([0; 3].map(|_| pictures(&mut rings)), [both.to_vec(), vec![], both.to_vec()]);
+    }
+
+    #[test]
+    fn clips_are_looked_at_when_it_is_time() {
+        for (interval, wanted) in [(1, [true; 4]), (0, [true, false, false, false]), (2, [true, false, true, false])] {
+            let (mut selector, mut rings) = (ObjectSelector::default(), TrackRings::<()>::new(1, 1, 9));
+            let found = objects(vec![object([0.0, 0.0, 50.0, 50.0], "", Some(3))]);
+            let look = |_| {
+                selector.select_for_clips(&found, (640, 480), &options(), &mut rings);
+                selector.looks_at_clip(3, interval)
+            };
+            assert_eq!([0; 4].map(look), wanted, "{interval}");
+        }
     }
 
     /// Metas of other elements may hold anything.

@@ -212,14 +212,18 @@ impl Overrides {
     /// Refuses what leaves out frames, or parts of them.
     fn check_clips(&self) -> Result<()> {
         let property = match (&self.tiling, &self.motion) {
-            (Tiling::Frame, None) => return Ok(()),
+            // The trtpreprocess of the first model has the gate.
+            (Tiling::Frame, None) | (Tiling::Objects(_), _) => return Ok(()),
             (Tiling::Frame, Some(_)) => "motion-gate",
             (Tiling::Slices(_), _) => "slices or slice-size",
-            (Tiling::List(_) | Tiling::Objects(_), _) => "regions",
+            (Tiling::List(_), _) => "regions=list",
         };
-        Err(Error::new(ErrorKind::Settings, "Clips are made of whole frames, also of those without motion")
-            .cause(format!("{property} is set, and the model sees several frames at once"))
-            .remedy(format!("Leave {property} unset; interval of trtinfer says how often the model sees a clip")))
+        Err(Error::new(
+            ErrorKind::Settings,
+            "Clips are made of whole frames, also of those without motion, or of objects",
+        )
+        .cause(format!("{property} is set, and the model sees several frames at once"))
+        .remedy(format!("Leave {property} unset; interval of trtinfer says how often the model sees a clip")))
     }
 }
 
@@ -286,6 +290,11 @@ mod tests {
             (settings(), Some(&open), "clip f32 1x16x3x32x64 ntchw"),
             (PreprocessSettings { frames: 8, ..settings() }, Some(&open), "clip f32 1x8x3x32x64 ntchw"),
             (
+                PreprocessSettings { frames: 8, regions: Regions::Objects, motion_gate: 0.5, ..settings() },
+                Some(&open),
+                "clip f32 1x8x3x32x64 ntchw",
+            ),
+            (
                 PreprocessSettings { order: Some(TensorLayout::Nthwc), ..settings() },
                 Some(&fixed),
                 "clip f32 1x16x32x64x3 nthwc",
@@ -313,15 +322,18 @@ mod tests {
                 "frames=8 is for models that see several frames",
             ),
             (
-                PreprocessSettings { frame_step: 2, ..settings() },
+                PreprocessSettings { frame_step: 2, regions: Regions::Objects, ..settings() },
                 &picture,
                 "frame-step=2 is for models that see several",
             ),
             (PreprocessSettings { order: Some(TensorLayout::Nchw), ..settings() }, &fixed, "set ncthw, ntchw or nthwc"),
             (PreprocessSettings { order: Some(TensorLayout::Ncthw), ..settings() }, &picture, "set nchw or nhwc"),
             (PreprocessSettings { slices: "2x1".into(), ..settings() }, &fixed, "slices or slice-size is set"),
-            (PreprocessSettings { regions: Regions::Objects, ..settings() }, &fixed, "regions is set"),
-            (PreprocessSettings { regions: Regions::List, region_list: list, ..settings() }, &fixed, "regions is set"),
+            (
+                PreprocessSettings { regions: Regions::List, region_list: list, ..settings() },
+                &fixed,
+                "regions=list is set",
+            ),
             (
                 PreprocessSettings { motion_gate: 0.5, ..settings() },
                 &fixed,

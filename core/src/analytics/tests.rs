@@ -70,7 +70,7 @@ pub(super) const GATE: &str = r#"{
 
 /// A text that was read on an object.
 pub(super) fn plate(text: &str) -> Attribute {
-    Attribute { label: text.into(), class: None, confidence: Some(0.9), is_text: true }
+    Attribute { label: text.into(), class: None, confidence: Some(0.9), is_text: true, span: None }
 }
 
 // ------------------------------------------------------------------------------------------- tripwires

@@ -158,6 +158,10 @@ fn attribute(attribute: &Attribute) -> Value {
     if let Some(confidence) = attribute.confidence {
         fields["confidence"] = round(confidence, 6).into();
     }
+    if let Some([start, end]) = attribute.span {
+        fields["start-stream-time"] = start.into();
+        fields["end-stream-time"] = end.into();
+    }
     fields
 }
 

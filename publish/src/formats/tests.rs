@@ -35,8 +35,13 @@ fn frame() -> FrameRecord {
     car.region = Some(4);
     let mut plate = object("a|b", [20.0, 30.0, 30.0, 35.0]);
     (plate.region, plate.parent) = (Some(5), Some(4));
-    let attribute =
-        |label: &str| Attribute { label: label.into(), class: Some(1), confidence: Some(0.5), is_text: false };
+    let attribute = |label: &str| Attribute {
+        label: label.into(),
+        class: Some(1),
+        confidence: Some(0.5),
+        is_text: false,
+        span: None,
+    };
     plate.annotation.attributes = vec![attribute("red"), attribute("big")];
     FrameRecord {
         times: FrameTimes {
@@ -231,6 +236,16 @@ fn each_format_has_ids_over_cameras() {
         of(PublishFormat::DeepStreamMinimal)["objects"],
         json!(["7|10|20.5|50|60|car|#|identity=8|1", "18446744073709551615|20|30|30|35|a/b|#|red|big|identity=9|0.5"])
     );
+}
+
+#[test]
+fn attributes_by_clips_have_their_time() {
+    let mut found = frame();
+    found.objects[1].annotation.attributes[0].span = Some([80, u64::MAX]);
+    let line: Value = serde_json::from_str(&message(PublishFormat::GstTrt, &Record::Frame(found), &source())).unwrap();
+    let [first, second] = [0, 1].map(|at| line["detections"][1]["attributes"][at].clone());
+    assert_eq!((&first["start-stream-time"], &first["end-stream-time"]), (&json!(80), &json!(u64::MAX)));
+    assert!(second.get("start-stream-time").is_none(), "{second}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
 //! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array
-//! `classes` of all that it gave. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains. Of a text that was read the
+//! `classes` of all that it gave; of a clip also `start-stream-time` and `end-stream-time`. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains. Of a text that was read the
 //! parameter has `label`, `confidence`, `model`, `held` and `text`, which is true; where several frames have decided on the label, and this
 //! one has another, `read` is that.
 
@@ -11,7 +11,7 @@ use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::label_text;
 use gsttrt_core::image::overlay::{Annotation, Attribute};
 use gsttrt_core::postprocess::fields::FieldVisitor;
-use gsttrt_core::postprocess::{FoundText, RankedClass};
+use gsttrt_core::postprocess::{ClipSpan, FoundText, RankedClass};
 
 use super::relations::{Relation, RelationsMut};
 use super::structure::{Fields, change_params};
@@ -20,11 +20,16 @@ use crate::gst::meta::tensor::ObjectRegion;
 /// The name of the parameter.
 pub const NAME: &str = "classification";
 
-/// Attaches the classes of an object, the best first. Nothing is attached where its meta is gone, or there are none.
+/// When a clip begins and ends, in nanoseconds of stream time.
+const START: &str = "start-stream-time";
+const END: &str = "end-stream-time";
+
+/// Attaches the classes of an object, the best first, with the time of the clip that they are of, if they are of one. Nothing is
+/// attached where its meta is gone, or there are none.
 pub fn attach(
     buffer: &mut gst::BufferRef,
     object: &ObjectRegion,
-    classes: &[RankedClass],
+    (classes, span): (&[RankedClass], Option<ClipSpan>),
     labels: &[String],
     model: &str,
     is_held: bool,
@@ -46,6 +51,10 @@ pub fn attach(
             .field("model", model)
             .field("classes", gst::Array::new(classes.iter().map(of_class)))
             .build();
+        if let Some(ClipSpan { start, end }) = span {
+            params.set(START, start);
+            params.set(END, end);
+        }
         if is_held {
             params.set("held", true);
         }
@@ -89,7 +98,9 @@ pub fn read(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<Attribute> {
         let label = param.get::<String>("label").ok().filter(|_| is_one)?;
         let confidence = param.get::<f64>("confidence").ok().map(|value| value as f32);
         let class = param.get::<i32>("label_id").ok().and_then(|id| id.try_into().ok());
-        Some(Attribute { label, class, confidence: confidence.filter(|value| value.is_finite()), is_text })
+        let time = |name: &str| param.get::<u64>(name).ok();
+        let span = time(START).zip(time(END)).map(|(start, end)| [start, end]);
+        Some(Attribute { label, class, confidence: confidence.filter(|value| value.is_finite()), is_text, span })
     };
     meta.params().filter_map(attribute).collect()
 }
@@ -148,6 +159,10 @@ pub fn structures(attributes: &[Attribute]) -> gst::Array {
         fields.text("label", &attribute.label);
         attribute.class.into_iter().for_each(|class| fields.integer("class-id", class));
         attribute.confidence.into_iter().for_each(|confidence| fields.number("confidence", confidence));
+        if let Some([start, end]) = attribute.span {
+            fields.time(START, start);
+            fields.time(END, end);
+        }
         fields.0
     };
     gst::Array::new(attributes.iter().map(structure))

@@ -26,7 +26,7 @@ use gsttrt_core::tensor::{TensorDesc, Tensors};
 use smallvec::SmallVec;
 
 use crate::gst::held_frame::HeldFrame;
-use crate::gst::meta::clip_input::ClipInput;
+use crate::gst::meta::clip_input::{ClipInput, FullClip};
 use crate::gst::meta::geometry::{self, TensorSource};
 
 /// What a trtpreprocess made of a frame for one model.
@@ -40,7 +40,8 @@ pub struct ModelInputs {
     pub original: Option<HeldFrame>,
     /// There is no motion in the frame: nothing was made of it, and the results of an earlier frame hold.
     pub still: Option<StillFrames>,
-    /// For a model that sees clips. `list` has the tensor of this frame then, if it is one of a clip.
+    /// For a model that sees clips. `list` has the tensor of this frame then, if it is one of a clip, or those of its objects that
+    /// are.
     pub clip: Option<ClipInput>,
 }
 
@@ -58,21 +59,30 @@ impl ModelInputs {
         }
     }
 
-    /// Whether there is something to infer, or nothing was wanted: false for frames with which no clip ends.
+    /// Whether there is something to infer, or nothing was wanted: false for frames with which no clip ends. Of a frame the results of
+    /// an object without a whole clip are those of before.
     pub fn is_complete(&self) -> bool {
-        self.clip.as_ref().is_none_or(|clip| clip.full.is_some())
+        let is_of_objects = matches!(self.tiles, Tiles::Objects(_));
+        self.clip.as_ref().is_none_or(|clip| is_of_objects || !clip.full.is_empty())
     }
 
-    /// What the model is to see: a tensor of each picture, or that of the clip.
+    /// What the model is to see: a tensor of each picture, or of each clip.
     ///
     /// # Errors
     /// As [`Clip::tensors`](gsttrt_core::image::clip::Clip::tensors).
     pub fn pictures(&self) -> Result<SmallVec<[Arc<Tensors>; 1]>> {
         match &self.clip {
-            Some(ClipInput { full: Some(full), .. }) => Ok([full.clip.tensors()?.clone()].into_iter().collect()),
-            Some(ClipInput { full: None, .. }) => Ok(SmallVec::new()),
+            Some(ClipInput { full, .. }) => full.iter().map(|full| full.clip.tensors().cloned()).collect(),
             None => Ok(self.list.iter().map(|input| input.tensors.clone()).collect()),
         }
+    }
+
+    /// Where in the frame each of the [pictures](ModelInputs::pictures) lies: of a clip the last one.
+    pub fn letterboxes(&self) -> impl Iterator<Item = &Letterbox> {
+        let clips = self.clip.as_ref().map(|clip| &clip.full[..]);
+        let count = clips.map_or(self.list.len(), <[FullClip]>::len);
+        let input = move |at: usize| clips.map_or(at, |clips| clips[at].input);
+        (0..count).filter_map(move |at| Some(&self.list.get(input(at))?.letterbox))
     }
 }
 

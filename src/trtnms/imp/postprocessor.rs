@@ -19,7 +19,7 @@ use super::super::objects::ObjectResults;
 use super::super::settings::NmsSettings;
 use super::{CAT, NmsState, TrtNms};
 use crate::gst::meta::detection;
-use crate::gst::meta::tensor::{ModelInput, Payload, Tiles};
+use crate::gst::meta::tensor::{Payload, Tiles};
 use crate::gst::report::Report;
 
 impl TrtNms {
@@ -35,10 +35,10 @@ impl TrtNms {
         let Payload::Output { outputs, inputs, model } = &**payload else { return Ok(SmallVec::new()) };
         let (size, source) = (state.renderer.size(), &inputs.source);
         state.path.check_frame(self.obj().sink_pad(), frame, state.renderer.info(), source)?;
-        let prepare = |(outputs, input): (&'a PendingOutput, &ModelInput)| {
-            Ok((outputs.wait(&self.waits)?, input.letterbox.scaled(source.size, size)))
+        let prepare = |(outputs, letterbox): (&'a PendingOutput, &Letterbox)| {
+            Ok((outputs.wait(&self.waits)?, letterbox.scaled(source.size, size)))
         };
-        let found = outputs.iter().zip(&inputs.list).map(prepare);
+        let found = outputs.iter().zip(inputs.letterboxes()).map(prepare);
         let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
         if state.postprocessor.as_ref().is_some_and(|postprocessor| !std::ptr::eq(postprocessor.model(), &**model)) {
             state.of_objects = ObjectResults::default(); // those of another model

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::image::clip::tracks::GivenUpClips;
 use gsttrt_core::image::preprocess::device::Upload;
 
+use super::super::counts::EndedClips;
 use super::super::effect;
 use super::super::objects::{ObjectOptions, ObjectSelection};
 use super::{PreprocessState, TrtPreprocess, cuda_for_the_cpu};
@@ -18,20 +20,22 @@ impl TrtPreprocess {
     /// Counts the objects of a frame.
     pub(super) fn note_objects(&self, selection: &ObjectSelection, options: &ObjectOptions) {
         let is_time = self.counts.lock().unwrap().note(selection, options);
-        if is_time {
+        let lacks_ids = self.clips.lock().unwrap().note_objects(selection);
+        if is_time || lacks_ids {
             self.warn_of_lacks();
         }
     }
 
-    /// Warns once where no frame so far had an object, and no trtnms before this would attach any, and where no object had
-    /// landmarks.
+    /// Warns once where no frame so far had an object, and no trtnms before this would attach any, where no object had landmarks, and
+    /// where clips are of objects and none had an id.
     pub(super) fn warn_of_lacks(&self) {
         let (objects, landmarks) = {
             let mut counts = self.counts.lock().unwrap();
             (counts.lack_of_objects(), counts.lack_of_landmarks())
         };
         let objects = objects.filter(|_| !self.has_trtnms_before());
-        objects.iter().chain(&landmarks).for_each(|warning| self.obj().post_warning(warning));
+        let ids = self.clips.lock().unwrap().lack_of_ids();
+        objects.iter().chain(&landmarks).chain(&ids).for_each(|warning| self.obj().post_warning(warning));
     }
 
     fn has_trtnms_before(&self) -> bool {
@@ -45,13 +49,13 @@ impl TrtPreprocess {
         false
     }
 
-    /// Counts a clip that was given up, of which so many frames were kept.
-    pub(super) fn note_unfinished(&self, kept: Option<usize>) {
-        self.clips.lock().unwrap().unfinished += u64::from(kept.is_some());
+    /// Counts clips that were given up.
+    pub(super) fn note_unfinished(&self, given_up: GivenUpClips) {
+        self.clips.lock().unwrap().note_given_up(given_up);
     }
 
-    /// Warns at the end of a stream that gave no whole clip. `ended` is how many frames there were, and how many a clip has.
-    pub(super) fn warn_of_short_stream(&self, ended: Option<(usize, usize)>) {
+    /// Warns at the end of a stream that gave no whole clip.
+    pub(super) fn warn_of_short_stream(&self, ended: Option<EndedClips>) {
         let warning = ended.and_then(|ended| self.clips.lock().unwrap().lack_of_frames(ended));
         warning.iter().for_each(|warning| self.obj().post_warning(warning));
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Clips: several frames of a stream as one tensor, for models that see what moves.
+//! Clips: several frames of a stream, or several pictures of an object, as one tensor, for models that see what moves.
 //!
-//! Each frame is preprocessed once. Its tensor stays in a [`ring`] as long as a clip needs it, and a [`maker`] puts those of a clip
-//! together once a model is to see it.
+//! Each frame is preprocessed once. Its tensor stays in a [`ring`] as long as a clip needs it, or in that of an object ([`tracks`]),
+//! and a [`maker`] puts those of a clip together once a model is to see it.
 
 pub mod maker;
 pub mod ring;
+pub mod tracks;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

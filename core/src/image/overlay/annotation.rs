@@ -46,6 +46,8 @@ pub struct Attribute {
     pub confidence: Option<f32>,
     /// The label was read in the picture.
     pub is_text: bool,
+    /// Of a clip: when it begins and ends, in nanoseconds of stream time.
+    pub span: Option<[u64; 2]>,
 }
 
 impl<'a> Annotation<'a> {
@@ -153,8 +155,13 @@ mod tests {
 
     #[test]
     fn attributes_follow_the_label() {
-        let attribute =
-            |label: &str| Attribute { label: label.into(), class: None, confidence: Some(0.5), is_text: false };
+        let attribute = |label: &str| Attribute {
+            label: label.into(),
+            class: None,
+            confidence: Some(0.5),
+            is_text: false,
+            span: None,
+        };
         let attributes = vec![attribute("red"), attribute("round")];
         let mut text = String::new();
         let notes = vec!["door 4 s".to_string()];
