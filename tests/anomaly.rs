@@ -34,8 +34,12 @@ fn frame() -> gst::Buffer {
     grey(SIDE * SIDE * 3)
 }
 
-/// Labels, class ids and confidences.
-fn classes(array: &gst::Array) -> Vec<(String, u32, f64)> {
+/// Label, class id and confidence.
+type Class = (String, u32, f64);
+/// Label and share of the pixels.
+type Region = (String, f64);
+
+fn classes(array: &gst::Array) -> Vec<Class> {
     let class = |value: &gst::glib::SendValue| {
         let class = value.get::<gst::Structure>().unwrap();
         (class.get("label").unwrap(), class.get("class-id").unwrap(), class.get("confidence").unwrap())
@@ -43,8 +47,8 @@ fn classes(array: &gst::Array) -> Vec<(String, u32, f64)> {
     array.iter().map(class).collect()
 }
 
-/// Labels and shares of the regions of a map of classes.
-fn regions(map: &gst::StructureRef) -> Vec<(String, f64)> {
+/// Those of a map of classes.
+fn regions(map: &gst::StructureRef) -> Vec<Region> {
     assert_eq!(map.get::<String>("kind").unwrap(), "classes");
     let region = |value: &gst::glib::SendValue| {
         let region = value.get::<gst::Structure>().unwrap();
@@ -54,7 +58,7 @@ fn regions(map: &gst::StructureRef) -> Vec<(String, f64)> {
 }
 
 /// The classes and the regions of the map that are attached to a frame.
-fn attached(buffer: &gst::BufferRef) -> (Vec<(String, u32, f64)>, Vec<(String, f64)>) {
+fn attached(buffer: &gst::BufferRef) -> (Vec<Class>, Vec<Region>) {
     let of_frame = CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").unwrap();
     let maps = CustomMeta::from_buffer(buffer, "GstTrtMapMeta").unwrap();
     let maps = maps.structure().get::<gst::Array>("maps").unwrap();
@@ -63,7 +67,7 @@ fn attached(buffer: &gst::BufferRef) -> (Vec<(String, u32, f64)>, Vec<(String, f
     (classes(&found), regions(&map.get::<gst::Structure>().unwrap()))
 }
 
-fn anomaly(score: f64) -> Vec<(String, u32, f64)> {
+fn anomaly(score: f64) -> Vec<Class> {
     vec![("anomaly".into(), 0, score)]
 }
 
