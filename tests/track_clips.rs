@@ -276,3 +276,28 @@ fn messages_have_the_time_of_the_clip() {
     assert_eq!((time("start-stream-time"), time("end-stream-time")), (0, 2));
     assert_eq!(message.to_string().parse::<gst::Structure>().unwrap(), message, "its text can be read back");
 }
+
+/// Pictures are cut out and put together on a GPU as on the CPU.
+#[test]
+fn gpu_clips_of_objects_are_those_of_the_cpu() {
+    let library = crate::common::gpu::context().and_then(|_| crate::common::gpu::setting("TRT_LIBRARY"));
+    let Some(library) = library else {
+        crate::common::gpu::skip("there is no GPU, or TRT_LIBRARY is not set");
+        return;
+    };
+    let file = model("gpu", &["n", "3", "3", "8", "8"], &[1, 3, 4]);
+    let cache = scratch("track-clips-gpu-cache");
+    let on_gpu =
+        format!("backend=tensorrt trt-library={library} engine-cache={} optimization-level=0", cache.display());
+    let run = |infer: &str| {
+        let mut stream = Stream::new(&file, "frame-step=2", &format!("{infer} batch-size=4"), "");
+        let mut push = |at: u8| {
+            let quarter = u32::from(at) % 4;
+            stream.push(&[(Some(1), quarter, 10 + at), (Some(2), (quarter + 1) % 4, 100 + at)])
+        };
+        (0..12).map(&mut push).collect::<Vec<_>>()
+    };
+    let wanted = run("backend=rten");
+    assert!(wanted[11].iter().all(Option::is_some));
+    assert_eq!(run(&on_gpu), wanted);
+}

@@ -275,7 +275,7 @@ fn an_anomaly_has_a_map_and_a_score() {
     assert_eq!(decoder.map_shape(), Some([1, 8, 8]));
     let boxes = "[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
                  columns = [{ column = \"box\", encoding = \"corners\" }, \"classes\"]\n";
-    let count = score.replace("anomaly-score", "count");
+    let (count, in_a_row) = (score.replace("anomaly-score", "count"), boxes.replace("classes", "anomaly-score"));
     for (task, outputs, says) in [
         ("anomaly", &[map][..], "behind it one of the dims batch, both with anomaly-score"),
         ("anomaly", &[score, map], "the task “anomaly” needs an output of the dims batch one height width"),
@@ -283,7 +283,7 @@ fn an_anomaly_has_a_map_and_a_score() {
         ("anomaly", &[map, &count], "the task “anomaly” needs"),
         ("depth", &[map], "the task “depth” needs one output"),
         ("detect", &[boxes, score], "an output of these dims has no boxes"),
-        ("detect", &[&boxes.replace("\"classes\"", "\"anomaly-score\"")], "has columns of a row"),
+        ("detect", &[&in_a_row], "has columns of a row"),
     ] {
         let error = head(task, outputs).unwrap_err().message();
         assert!(error.contains(says), "{task}: {error}");
