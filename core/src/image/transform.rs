@@ -23,7 +23,8 @@ pub enum Colors {
     Gray,
 }
 
-/// Whether channels are planes or lie together in each pixel; and of clips, whose frames are T, where those lie.
+/// Whether channels are planes or lie together in each pixel; and of clips, whose frames are T, where those lie. Models of sequences
+/// take T vectors of D numbers in place of pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TensorLayout {
     #[default]
@@ -32,6 +33,9 @@ pub enum TensorLayout {
     Ncthw,
     Ntchw,
     Nthwc,
+    /// A sequence of vectors, and one vector of it.
+    Ntd,
+    Nd,
 }
 
 /// Which chroma goes with a luma sample of 4:2:0 formats.
@@ -131,7 +135,8 @@ pub const MAX_PIXELS: u64 = 1 << 25;
 pub struct InputSpec {
     /// Where the tensor must be.
     pub device: Device,
-    /// Rank 4, or 5 for a clip. Dimensions are fixed, but for the frames of a clip where the model leaves their number open.
+    /// Rank 4, 5 for a clip, or 3 for a sequence of vectors. Dimensions are fixed, but for the frames of a clip, or the vectors of a
+    /// sequence, where the model leaves their number open.
     pub desc: TensorDesc,
     pub order: TensorLayout,
     pub transform: InputTransform,
@@ -148,8 +153,8 @@ impl InputSpec {
 
     /// The dimensions of the widest tensor.
     pub fn largest_dims(&self) -> Dims {
-        let (mut dims, (_, w)) = (self.desc.dims.clone(), self.order.sides());
-        if self.has_widths() {
+        let mut dims = self.desc.dims.clone();
+        if let Some((_, w)) = self.order.sides().filter(|_| self.has_widths()) {
             dims.0[w] = self.widest.into();
         }
         dims
@@ -163,14 +168,19 @@ impl InputSpec {
         stepped.map_or(most, |width| width.clamp(least, most))
     }
 
-    /// Channels, height and width.
+    /// Channels, height and width. A vector is one pixel, and its numbers are the channels.
     pub fn chw(&self) -> (usize, usize, usize) {
         let dim = |i: usize| self.desc.dims.get(i).copied().unwrap_or(0).max(0) as usize;
-        let (height, width) = self.order.sides();
-        (dim(self.order.channels()), dim(height), dim(width))
+        let (height, width) = self.order.sides().map_or((1, 1), |(height, width)| (dim(height), dim(width)));
+        (dim(self.order.channels()), height, width)
     }
 
-    /// The frames of a clip, [`Dims::DYNAMIC`] where their number is open; `None` for a picture.
+    /// Whether it is of vectors in place of pictures.
+    pub fn is_of_vectors(&self) -> bool {
+        self.order.sides().is_none()
+    }
+
+    /// The frames of a clip, or the vectors of a sequence, [`Dims::DYNAMIC`] where their number is open; `None` for a picture.
     pub fn frames(&self) -> Option<i64> {
         self.desc.dims.get(self.order.frames()?).copied()
     }
@@ -185,7 +195,7 @@ impl InputSpec {
         spec
     }
 
-    /// Of a clip, the tensor of one of its frames; a picture's own.
+    /// Of a clip, the tensor of one of its frames, and of a sequence that of a vector; a picture's own.
     pub fn of_frame(&self) -> Self {
         let (channels, height, width) = self.chw();
         let order = self.order.of_frame();
@@ -193,11 +203,12 @@ impl InputSpec {
         InputSpec { desc: TensorDesc { dims, ..self.desc.clone() }, order, ..self.clone() }
     }
 
-    /// The same for a tensor of another width and height.
+    /// The same for a tensor of another width and height. A vector has none.
     pub fn resized(&self, (width, height): (u32, u32)) -> Self {
         let mut spec = self.clone();
-        let (h, w) = self.order.sides();
-        (spec.desc.dims.0[h], spec.desc.dims.0[w]) = (height.into(), width.into());
+        if let Some((h, w)) = self.order.sides() {
+            (spec.desc.dims.0[h], spec.desc.dims.0[w]) = (height.into(), width.into());
+        }
         spec
     }
 
@@ -241,51 +252,70 @@ impl Chroma {
 
 impl TensorLayout {
     #[doc(hidden)]
-    pub const ALL: [TensorLayout; 5] =
-        [TensorLayout::Nchw, TensorLayout::Nhwc, TensorLayout::Ncthw, TensorLayout::Ntchw, TensorLayout::Nthwc];
+    pub const ALL: [TensorLayout; 7] = [
+        TensorLayout::Nchw,
+        TensorLayout::Nhwc,
+        TensorLayout::Ncthw,
+        TensorLayout::Ntchw,
+        TensorLayout::Nthwc,
+        TensorLayout::Ntd,
+        TensorLayout::Nd,
+    ];
 
     /// Those of pictures, in which the frames of clips are made.
     #[doc(hidden)]
     pub const OF_PICTURES: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
 
-    /// Which dimensions are height and width.
-    pub const fn sides(self) -> (usize, usize) {
+    /// Which dimensions are height and width; `None` for vectors.
+    pub const fn sides(self) -> Option<(usize, usize)> {
         match self {
-            TensorLayout::Nchw => (2, 3),
-            TensorLayout::Nhwc => (1, 2),
-            TensorLayout::Ncthw | TensorLayout::Ntchw => (3, 4),
-            TensorLayout::Nthwc => (2, 3),
+            TensorLayout::Nchw => Some((2, 3)),
+            TensorLayout::Nhwc => Some((1, 2)),
+            TensorLayout::Ncthw | TensorLayout::Ntchw => Some((3, 4)),
+            TensorLayout::Nthwc => Some((2, 3)),
+            TensorLayout::Ntd | TensorLayout::Nd => None,
         }
     }
 
-    /// Which dimension is that of the channels.
+    /// Which dimension is that of the channels, or of the numbers of a vector.
     pub const fn channels(self) -> usize {
         match self {
-            TensorLayout::Nchw | TensorLayout::Ncthw => 1,
-            TensorLayout::Ntchw => 2,
+            TensorLayout::Nchw | TensorLayout::Ncthw | TensorLayout::Nd => 1,
+            TensorLayout::Ntchw | TensorLayout::Ntd => 2,
             TensorLayout::Nhwc => 3,
             TensorLayout::Nthwc => 4,
         }
     }
 
-    /// Which dimension is that of the frames of a clip; `None` for pictures.
+    /// Which dimension is that of the frames of a clip, or of the vectors of a sequence; `None` for pictures.
     pub const fn frames(self) -> Option<usize> {
         match self {
-            TensorLayout::Nchw | TensorLayout::Nhwc => None,
-            TensorLayout::Ntchw | TensorLayout::Nthwc => Some(1),
+            TensorLayout::Nchw | TensorLayout::Nhwc | TensorLayout::Nd => None,
+            TensorLayout::Ntchw | TensorLayout::Nthwc | TensorLayout::Ntd => Some(1),
             TensorLayout::Ncthw => Some(2),
         }
     }
 
-    /// That of one frame of a clip; a picture's own.
+    /// That of one frame of a clip, or of one vector of a sequence; a picture's own.
     pub const fn of_frame(self) -> Self {
         match self {
             TensorLayout::Nchw | TensorLayout::Ncthw | TensorLayout::Ntchw => TensorLayout::Nchw,
             TensorLayout::Nhwc | TensorLayout::Nthwc => TensorLayout::Nhwc,
+            TensorLayout::Ntd | TensorLayout::Nd => TensorLayout::Nd,
         }
     }
 
-    /// The dimensions of one picture, or of one clip of so many frames.
+    /// How many dimensions there are.
+    const fn rank(self) -> usize {
+        match self {
+            TensorLayout::Nchw | TensorLayout::Nhwc => 4,
+            TensorLayout::Ncthw | TensorLayout::Ntchw | TensorLayout::Nthwc => 5,
+            TensorLayout::Ntd => 3,
+            TensorLayout::Nd => 2,
+        }
+    }
+
+    /// The dimensions of one picture, or of one clip of so many frames; of vectors that of one, or of so many.
     pub fn dims(self, frames: i64, [channels, height, width]: [i64; 3]) -> Dims {
         match self {
             TensorLayout::Nchw => Dims::new(&[1, channels, height, width]),
@@ -293,6 +323,8 @@ impl TensorLayout {
             TensorLayout::Ncthw => Dims::new(&[1, channels, frames, height, width]),
             TensorLayout::Ntchw => Dims::new(&[1, frames, channels, height, width]),
             TensorLayout::Nthwc => Dims::new(&[1, frames, height, width, channels]),
+            TensorLayout::Ntd => Dims::new(&[1, frames, channels]),
+            TensorLayout::Nd => Dims::new(&[1, channels]),
         }
     }
 
@@ -304,6 +336,8 @@ impl TensorLayout {
             TensorLayout::Ncthw => "ncthw",
             TensorLayout::Ntchw => "ntchw",
             TensorLayout::Nthwc => "nthwc",
+            TensorLayout::Ntd => "ntd",
+            TensorLayout::Nd => "nd",
         }
     }
 }
@@ -401,8 +435,7 @@ fn parse(text: &str) -> Option<InputSpec> {
         }
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
-    let rank = if order.frames().is_some() { 5 } else { 4 };
-    (desc.dims.len() == rank).then_some(InputSpec { device, desc, order, transform, widest })
+    (desc.dims.len() == order.rank()).then_some(InputSpec { device, desc, order, transform, widest })
 }
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.

@@ -52,7 +52,7 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
         let input = self.image_input();
-        let (h, w) = self.order.sides();
+        let Some((h, w)) = self.order.sides() else { return self.sequence_spec(size, batch, device) };
         let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
         let wanted = size.or(self.image_size);
         let width = fixed(w).or(wanted.map(|(width, _)| width.into()));
@@ -104,6 +104,40 @@ impl ModelInfo {
             )
             .remedy("Set input-size to multiples of the stride"));
         }
+        let mut dims = input.dims.clone();
+        (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
+        if let Some(at) = self.order.frames() {
+            dims.0[at] = frames;
+        }
+        self.spec_of(dims, (width, height), batch, device)
+    }
+
+    /// The same for a sequence of vectors, which has no width and height.
+    fn sequence_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
+        let input = self.image_input();
+        if let Some((width, height)) = size {
+            let what = format!("input-size is {width}x{height}, but the model takes vectors, not pictures ({input})");
+            return Err(Error::new(ErrorKind::Settings, what).remedy("Leave input-size unset"));
+        }
+        let mut dims = input.dims.clone();
+        dims.0[0] = 1;
+        if let Some(steps) = self.order.frames().map(|at| &mut dims.0[at]) {
+            *steps = if *steps == Dims::DYNAMIC { USUAL_FRAMES as i64 } else { *steps };
+            check_frames(*steps).map_err(|error| error.about(&unusable(&self.path)))?;
+        }
+        let numbers = dims.iter().fold(1i64, |all, &dim| all.saturating_mul(dim));
+        if u64::try_from(numbers).is_ok_and(|numbers| numbers <= MAX_PIXELS) {
+            return self.spec_of(dims, (1, 1), batch, device);
+        }
+        Err(Error::new(ErrorKind::Model, format!("it wants vectors of too many numbers ({input})"))
+            .cause(format!("no input may have more than {MAX_PIXELS} numbers in all vectors of a sequence"))
+            .remedy("Export it for shorter sequences or vectors")
+            .about(&unusable(&self.path)))
+    }
+
+    /// That with these dimensions, whose width and height are known to be right.
+    fn spec_of(&self, dims: Dims, size: (u32, u32), batch: usize, device: Device) -> Result<InputSpec> {
+        let input = self.image_input();
         let batches = input.dims[0];
         if batches != Dims::DYNAMIC && usize::try_from(batches) != Ok(batch) {
             return Err(Error::new(
@@ -113,18 +147,12 @@ impl ModelInfo {
             .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch"))
             .about(&unusable(&self.path)));
         }
-
-        let mut dims = input.dims.clone();
-        (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
-        if let Some(at) = self.order.frames() {
-            dims.0[at] = frames;
-        }
         // What fits no head is for trtnms to complain about, with its properties; the tensors may have another reader.
         let mut outputs = self.outputs.clone();
         let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
         // As trtnms gets them.
         rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
-        let head = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
+        let head = heads::recognise(None, &outputs, &self.hints(size)).ok();
         Ok(InputSpec {
             device,
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
@@ -143,15 +171,17 @@ impl ModelInfo {
         if widest == 0 {
             return Ok(spec);
         }
-        let (input, (_, w)) = (self.image_input(), self.order.sides());
+        let input = self.image_input();
         let (_, height, width) = spec.chw();
         let refused = |cause: String, remedy: &str| {
             let what = format!("max-input-width is {widest}, which the model does not take");
             Err(Error::new(ErrorKind::Settings, what).cause(cause).remedy(remedy).about(&unusable(&self.path)))
         };
-        if self.order.frames().is_some() {
-            return refused(format!("it takes clips, and no lines of text ({input})"), "Leave max-input-width unset");
-        }
+        let sides = self.order.sides().filter(|_| self.order.frames().is_none());
+        let Some((_, w)) = sides else {
+            let what = if self.order.sides().is_some() { "clips" } else { "sequences of vectors" };
+            return refused(format!("it takes {what}, and no lines of text ({input})"), "Leave max-input-width unset");
+        };
         if input.dims[w] != Dims::DYNAMIC {
             return refused(
                 format!("the width of its input is fixed ({input})"),
@@ -176,7 +206,7 @@ impl ModelInfo {
         usize::try_from(self.image_input().dims[0]).ok()
     }
 
-    /// Whether it takes clips, and leaves their number of frames open.
+    /// Whether it takes clips or sequences, and leaves their number of frames or vectors open.
     #[doc(hidden)]
     pub fn has_open_frames(&self) -> bool {
         self.order.frames().is_some_and(|at| self.image_input().dims[at] == Dims::DYNAMIC)
@@ -187,7 +217,7 @@ impl ModelInfo {
     /// trained for.
     #[doc(hidden)]
     pub fn adaptive_stride(&self) -> Option<u32> {
-        let (h, w) = self.order.sides();
+        let (h, w) = self.order.sides()?;
         let dims = &self.image_input().dims;
         let open = self.inputs.len() == 1 && [h, w].iter().all(|&side| dims[side] == Dims::DYNAMIC);
         self.stride.filter(|&stride| open && stride > 0)
@@ -261,7 +291,8 @@ fn has_picture_rows(input: &TensorDesc) -> bool {
     input.dims.len() >= if KNOWN.contains(&&*input.name) { 2 } else { 3 }
 }
 
-/// Finds the input that takes a picture, or else a clip: 4 or 5 dimensions, of which one is 1 or 3 channels.
+/// Finds the input that takes a picture, or else a clip: 4 or 5 dimensions, of which one is 1 or 3 channels. Or else a sequence of
+/// vectors, of 3 dimensions: their batch, how many there are, and how many numbers each has.
 pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)> {
     let has_samples = |desc: &TensorDesc| matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
     let picture = |desc: &TensorDesc| {
@@ -274,6 +305,12 @@ pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)
     };
     let clip =
         |desc: &TensorDesc| if desc.dims.len() == 5 && has_samples(desc) { order_of_clips(&desc.dims) } else { None };
+    // Of a picture without a batch the first is a number of channels.
+    let sequence = |desc: &TensorDesc| {
+        let [batch, _, numbers] = desc.dims[..] else { return None };
+        let is_one = matches!(batch, 1 | Dims::DYNAMIC) && numbers != Dims::DYNAMIC;
+        (is_one && matches!(desc.dtype, DType::F32 | DType::F16)).then_some(TensorLayout::Ntd)
+    };
     let first = |order: &dyn Fn(&TensorDesc) -> Option<TensorLayout>| {
         inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?)))
     };
@@ -285,11 +322,12 @@ pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)
             true => "It is a model of texts: gst-trt embed-text makes a gallery of words with it",
             false => {
                 "It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3, or with 5 for clips of T frames, 1x3xTxHxW, \
-                 1xTx3xHxW or 1xTxHxWx3"
+                 1xTx3xHxW or 1xTxHxWx3, or with 3 for sequences of T vectors, 1xTxD"
             }
         })
     };
-    let (image, order) = first(&picture).or_else(|| first(&clip)).ok_or_else(none)?;
+    let found = first(&picture).or_else(|| first(&clip)).or_else(|| first(&sequence));
+    let (image, order) = found.ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
         Some(empty) => Err(Error::new(ErrorKind::Model, format!("its input {empty} has no elements"))
             .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
@@ -481,6 +519,41 @@ mod tests {
             said(&[1, 3, 300, 64, 64]).contains("it wants clips of 300 frames. Export it for clips of at most 256")
         );
         assert!(said(&[1, 3, 256, 1024, 1024]).contains("more than 33554432 pixels in all frames of a clip"));
+    }
+
+    #[test]
+    fn sequences_have_as_many_vectors_as_the_file_says_or_16() {
+        let info = |dims: &[i64]| {
+            let (inputs, outputs) = (
+                vec![TensorDesc::new("steps", DType::F32, dims)],
+                vec![TensorDesc::new("output0", DType::F32, &[-1, 5])],
+            );
+            ModelInfo::of_server(Path::new("m"), String::new(), inputs, outputs, BTreeMap::new())
+        };
+        for (dims, is_open, wanted) in
+            [([-1, 8, 512], false, "cpu f32 1x8x512 ntd "), ([1, -1, 3], true, "cpu f32 1x16x3 ntd ")]
+        {
+            let info = info(&dims).unwrap();
+            let spec = info.input_spec(None, 1, Device::Host).unwrap();
+            assert!(spec.to_string().starts_with(wanted) && info.has_open_frames() == is_open, "{spec}");
+            assert_eq!(spec.to_string().parse::<InputSpec>().unwrap(), spec);
+            assert_eq!((spec.chw(), spec.is_of_vectors()), ((dims[2] as usize, 1, 1), true));
+            assert_eq!(spec.of_frame().desc.to_string(), format!("steps f32 1x{}", dims[2]));
+            assert_eq!((spec.resized((7, 8)), info.adaptive_stride()), (spec.clone(), None));
+            let said = info.with_widths(spec, 640).unwrap_err().message();
+            assert!(said.contains("it takes sequences of vectors, and no lines of text"), "{said}");
+        }
+        let said = |dims: &[i64], size, batch| {
+            info(dims).unwrap().input_spec(size, batch, Device::Host).unwrap_err().message()
+        };
+        assert!(said(&[1, 8, 512], Some((64, 64)), 1).contains("input-size is 64x64, but the model takes vectors"));
+        assert!(said(&[1, 8, 512], None, 4).contains("batch-size is 4, but the model takes batches of 1"));
+        assert!(said(&[1, 300, 4], None, 1).contains("it wants clips of 300 frames"));
+        assert!(said(&[1, 256, i64::MAX], None, 1).contains("vectors of too many numbers"));
+        for dims in [&[1, 8, -1][..], &[1, 512], &[3, 64, 64]] {
+            assert!(info(dims).unwrap_err().message().contains("for sequences of T vectors, 1xTxD"), "{dims:?}");
+        }
+        assert!(info(&[1, 0, 512]).unwrap_err().message().contains("has no elements"));
     }
 
     #[test]

@@ -309,7 +309,7 @@ impl TrtExecutor {
     /// The dimensions of a picture that can be run on: of lines of text with any width that the engine was prepared for.
     fn dims_of(&self, picture: &Tensor) -> Dims {
         let spec = &self.request.spec;
-        let (dims, (_, w)) = (&picture.desc().dims, spec.order.sides());
+        let (dims, Some((_, w))) = (&picture.desc().dims, spec.order.sides()) else { return spec.desc.dims.clone() };
         let widths = spec.desc.dims[w]..=spec.largest_dims()[w];
         let mut wanted = spec.desc.dims.clone();
         if let Some(width) = dims.get(w).filter(|width| widths.contains(*width)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The pictures that engines are tried on: scenes of shaded and patterned shapes before a gradient, the same on every machine.
-//! Noise alone would excite no feature of a trained model.
+//! Noise alone would excite no feature of a trained model. For models of sequences they are vectors of the length 1.
 
 use std::sync::Arc;
 
@@ -8,11 +8,13 @@ use smallvec::smallvec;
 
 use crate::error::Result;
 use crate::image::clip::maker::ClipMaker;
+use crate::image::clip::vector_tensor;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
 use crate::tensor::{Tensor, Tensors};
+use crate::vector::normalise;
 
 /// How many there are.
 pub const COUNT: usize = 4;
@@ -22,6 +24,10 @@ const SHAPES: usize = 14;
 
 /// The tensors that the model gets of them, in host memory, and where the pictures are in those.
 pub fn tensors(spec: &InputSpec) -> Result<(Vec<Tensor>, Letterbox)> {
+    if spec.is_of_vectors() {
+        let made = vectors(&spec.of_frame())?;
+        return Ok((clips(made, spec)?, Letterbox::new((1u32, 1u32), (1, 1), ResizeMode::Stretch)));
+    }
     let color = Colorimetry::default();
     let mut preprocessor = Preprocessor::new(None, PixelFormat::Rgb, (WIDTH, HEIGHT), color, &spec.of_frame())?;
     let mut made = Vec::with_capacity(COUNT);
@@ -32,6 +38,18 @@ pub fn tensors(spec: &InputSpec) -> Result<(Vec<Tensor>, Letterbox)> {
         made.push(Arc::new(preprocessor.of_host(&frame)?));
     }
     Ok((clips(made, spec)?, *preprocessor.letterbox()))
+}
+
+/// Vectors of the length 1 that point in all directions.
+fn vectors(spec: &InputSpec) -> Result<Vec<Arc<Tensors>>> {
+    let (length, _, _) = spec.chw();
+    let vector = |number: usize| {
+        let mut numbers = Numbers(0x9e37_79b9 ^ (number as u32 + 1).wrapping_mul(0x85eb_ca6b));
+        let mut values: Vec<f32> = (0..length).map(|_| (numbers.below(2001) - 1000) as f32).collect();
+        normalise(&mut values);
+        vector_tensor(&values, &spec.desc).map(|tensor| Arc::new(Tensors::new(vec![tensor], None, None)))
+    };
+    (0..COUNT).map(vector).collect()
 }
 
 /// The tensors of scenes, or of a model that sees clips those of the scenes one after the other, beginning with each of them.
@@ -138,6 +156,21 @@ mod tests {
                 assert!(frame == pictures[(first + at) % COUNT].bytes().unwrap(), "{first} {at}");
             }
         }
+    }
+
+    #[test]
+    fn sequences_are_of_vectors_of_the_length_1() {
+        let spec: InputSpec = "cpu f32 1x6x5 ntd rgb stretch:0 scale:1 steps".parse().unwrap();
+        let (sequences, letterbox) = tensors(&spec).unwrap();
+        assert_eq!((sequences.len(), letterbox.tensor_width), (COUNT, 1));
+        for sequence in &sequences {
+            assert_eq!(sequence.desc(), &spec.desc);
+            for vector in sequence.as_slice::<f32>().unwrap().chunks(5) {
+                let length: f32 = vector.iter().map(|value| value * value).sum();
+                assert!((length - 1.0).abs() < 1e-5, "{vector:?}");
+            }
+        }
+        assert_ne!(sequences[0].bytes(), sequences[1].bytes());
     }
 
     #[test]

@@ -11,9 +11,11 @@ pub mod tracks;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use half::f16;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::transform::{InputSpec, MAX_PIXELS};
-use crate::tensor::{Dims, Tensors};
+use crate::tensor::{DType, Dims, Tensor, TensorDesc, Tensors};
 use maker::ClipMaker;
 
 /// Maximum frames of a clip, as in `kernels/clip.cu`.
@@ -52,6 +54,26 @@ pub fn frames_of(wanted: i64, frames: u32, spec: &InputSpec) -> Result<i64> {
     Err(Error::new(ErrorKind::Settings, format!("Cannot make clips of {frames} frames of {width}x{height}"))
         .cause(format!("a clip has from 1 to {MAX_FRAMES} frames, and no more than {MAX_PIXELS} pixels in all of them"))
         .remedy("Set frames lower, or export the model for shorter clips or smaller frames"))
+}
+
+/// The tensor of a vector, as a step of a sequence: of such a description, whose numbers are f32 or f16.
+///
+/// # Errors
+/// `WrongType`, where it has another number of them, or another type; as [`Tensor::fill`].
+pub fn vector_tensor(vector: &[f32], desc: &TensorDesc) -> Result<Tensor> {
+    let wanted: i64 = desc.dims.iter().product();
+    if i64::try_from(vector.len()) != Ok(wanted) || !matches!(desc.dtype, DType::F32 | DType::F16) {
+        let what = format!("A vector of {} numbers is not {desc}", vector.len());
+        return Err(Error::new(ErrorKind::WrongType, what)
+            .remedy("Use the model whose vectors the second one was trained with"));
+    }
+    let (name, dims) = (&desc.name, &desc.dims);
+    Ok(match desc.dtype {
+        DType::F16 => {
+            Tensor::from_slice(name, dims, &vector.iter().map(|&value| f16::from_f32(value)).collect::<Vec<_>>())
+        }
+        _ => Tensor::from_slice(name, dims, vector),
+    })
 }
 
 /// What is said where an option for clips is set, and the model takes one picture.
@@ -105,6 +127,22 @@ impl fmt::Debug for Clip {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vectors_become_steps_of_a_sequence() {
+        let spec: InputSpec = "cpu f16 1x2x3 ntd rgb stretch:0 scale:1 steps".parse().unwrap();
+        let desc = spec.of_frame().desc;
+        let steps = [[0.5, -0.25, 1.0], [0.0, 2.0, -4.0]]
+            .map(|vector| Arc::new(Tensors::new(vec![vector_tensor(&vector, &desc).unwrap()], None, None)));
+        let sequence = ClipMaker::new(None, &spec).unwrap().make(&steps).unwrap();
+        assert_eq!(sequence[0].desc(), &spec.desc);
+        let values: Vec<f32> = sequence[0].as_slice::<f16>().unwrap().iter().map(|value| value.to_f32()).collect();
+        assert_eq!(values, [0.5, -0.25, 1.0, 0.0, 2.0, -4.0]);
+        let said = vector_tensor(&[1.0; 4], &desc).unwrap_err().message();
+        assert!(said.contains("A vector of 4 numbers is not steps f16 1x3"), "{said}");
+        let bytes = TensorDesc { dtype: DType::U8, ..desc };
+        assert!(vector_tensor(&[1.0; 3], &bytes).is_err());
+    }
 
     #[test]
     fn clips_that_are_too_long_or_too_large_are_refused() {
