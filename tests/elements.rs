@@ -60,6 +60,7 @@ mod regions;
 mod replace_model;
 mod seek;
 mod segment;
+mod sequences;
 mod session;
 mod slices;
 mod stats;

@@ -190,7 +190,7 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
         missing.push(json!({ "what": what, "property": "label-file of trtnms, or --labels" }));
     }
     let is_known = model.metadata.get("author").is_some_and(|author| author == "Ultralytics");
-    if let Some(note) = found.format.input_note.filter(|_| !is_known) {
+    if let Some(note) = found.format.input_note.filter(|_| !is_known && !model.takes_vectors()) {
         missing.push(json!({ "what": format!("how its input is normalised. {note}"), "property": "mean and std of trtpreprocess" }));
     }
 }

@@ -34,6 +34,20 @@ pub struct ClipCounts {
     with_id: u64,
     has_told: bool,
     has_told_of_ids: bool,
+    vectors: VectorCounts,
+}
+
+/// Of sequences: which vectors there were.
+#[derive(Debug, Default)]
+struct VectorCounts {
+    /// How many numbers the model takes.
+    wanted: usize,
+    /// Frames or objects with such a vector, and without.
+    found: u64,
+    lacking: u64,
+    /// How many numbers another vector had.
+    other: Option<usize>,
+    has_told: bool,
 }
 
 /// What there is of clips where a stream ends, or another part of it follows.
@@ -71,6 +85,32 @@ impl ClipCounts {
             Error::new(ErrorKind::Settings, "trtpreprocess regions=objects makes no clips: no object has an id")
                 .cause("a clip is of the last pictures of an object, and ids tell which ones are of the same object")
                 .remedy("Put trttrack before it, behind the trtnms of the first model")
+        })
+    }
+
+    /// Counts a frame or an object that has a vector of so many numbers, or has not; `other` is how many its last vector has. Returns
+    /// whether it is time to say that there are none.
+    pub fn note_vectors(&mut self, wanted: usize, is_there: bool, other: Option<usize>) -> bool {
+        let counts = &mut self.vectors;
+        counts.wanted = wanted;
+        counts.found += u64::from(is_there);
+        counts.lacking += u64::from(!is_there);
+        counts.other = counts.other.or(other.filter(|_| !is_there));
+        counts.found == 0 && counts.lacking == MANY
+    }
+
+    /// Once, if a model takes sequences of vectors, and there was no such vector so far.
+    pub fn lack_of_vectors(&mut self) -> Option<Error> {
+        let VectorCounts { wanted, found, lacking, other, has_told } = &mut self.vectors;
+        let is_told = *found > 0 || *lacking == 0 || std::mem::replace(has_told, true);
+        (!is_told).then(|| {
+            let cause = other.map_or("there are none".into(), |other| format!("those that come have {other}"));
+            Error::new(ErrorKind::Settings, format!("trtpreprocess has seen no vectors of {wanted} numbers"))
+                .cause(format!("the model takes sequences of such vectors, and {cause}"))
+                .remedy(
+                    "Put the model that makes them before it: … ! trtpreprocess ! trtinfer ! trtnms layout=embed ! trtpreprocess ! \
+                     trtinfer ! …, both with regions=objects where they are of objects",
+                )
         })
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 mod clip_flow;
+mod sequences;
 mod warnings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use gsttrt_core::image::align::Crop;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::image::text_lines;
 use gsttrt_core::image::transform::InputSpec;
-use gsttrt_core::memory::BatchPool;
+use gsttrt_core::memory::{BatchPool, DevicePool};
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
@@ -63,8 +64,10 @@ struct PreprocessState {
     fixed: Option<Vec<Crop>>,
     selector: ObjectSelector,
     motion: Option<MotionFilter>,
-    /// That of a GPU is made with the first frame, in its context.
+    /// That of a GPU is made with the first frame, in its context. None for models of vectors.
     preprocessor: Option<Preprocessor>,
+    /// Of vectors for a model on a GPU.
+    uploads: Option<DevicePool>,
 }
 
 impl PreprocessState {
@@ -143,11 +146,12 @@ impl TrtPreprocess {
         let fixed = overrides.tiling.fixed(format.size())?;
         let fixed = fixed.map(|list| list.into_iter().map(Crop::from).collect());
         // Refuses what cannot be made, wherever that is.
-        let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
+        let on_host = || Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec);
+        let on_host = (!spec.is_of_vectors()).then(on_host).transpose()?;
         let preprocessor = match (spec.device == Device::Cuda, caps::is_cuda(incaps)) {
             (true, _) => None,
             (false, true) => return Err(cuda_for_the_cpu()),
-            (false, false) => Some(on_host),
+            (false, false) => on_host,
         };
         Ok(PreprocessState {
             format,
@@ -158,6 +162,7 @@ impl TrtPreprocess {
             fixed,
             selector: ObjectSelector::default(),
             preprocessor,
+            uploads: None,
         })
     }
 
@@ -173,6 +178,11 @@ impl TrtPreprocess {
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let size = state.format.size();
         let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
+        if state.spec.is_of_vectors()
+            && let Some(payload) = self.sequences(state, buffer, source)?
+        {
+            return Ok(payload);
+        }
         if let Some(clips) = &mut state.clips
             && !self.is_of_clip(clips, buffer)
         {
@@ -209,7 +219,7 @@ impl TrtPreprocess {
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
-        let PreprocessState { format, spec, clips, fixed, motion, preprocessor, tiling, selector } = state;
+        let PreprocessState { format, spec, clips, fixed, motion, preprocessor, tiling, selector, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),

@@ -162,6 +162,10 @@ impl Overrides {
         };
 
         let frames = self.frames_for(&spec)?;
+        if spec.is_of_vectors() {
+            self.check_vectors(&spec)?;
+            return Ok(spec.with_frames(frames));
+        }
         let order = self.order_for(&spec)?;
         let (_, height, width) = spec.chw();
         let (width, height) = self.size.unwrap_or((width as u32, height as u32));
@@ -207,6 +211,26 @@ impl Overrides {
         Err(Error::new(ErrorKind::Settings, format!("tensor-order={name} does not suit the model"))
             .cause(format!("its input is {}", wanted.desc))
             .remedy(format!("Leave tensor-order unset, or set {orders}")))
+    }
+
+    /// Refuses what is said of pictures where the model takes vectors.
+    fn check_vectors(&self, wanted: &InputSpec) -> Result<()> {
+        let properties = [
+            ("resize", self.fit.is_some()),
+            ("shortest-edge", self.shortest_edge.is_some()),
+            ("pad-value", self.pad.is_some()),
+            ("tensor-colors", self.colors.is_some()),
+            ("scale", self.scale.is_some()),
+            ("mean", self.mean.is_some()),
+            ("std", self.std.is_some()),
+            ("tensor-order", self.order.is_some()),
+            ("tensor-type", self.dtype.is_some()),
+            ("tensor-size", self.size.is_some()),
+        ];
+        let Some((property, _)) = properties.into_iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
+        Err(Error::new(ErrorKind::Settings, format!("{property} is for pictures, and the model takes vectors"))
+            .cause(format!("its input is {}", wanted.desc))
+            .remedy(format!("Leave {property} unset")))
     }
 
     /// Refuses what leaves out frames, or parts of them.
@@ -342,6 +366,34 @@ mod tests {
         ] {
             let error = apply(&settings, Some(wanted)).unwrap_err();
             assert!(error.kind() == ErrorKind::Settings && error.message().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn sequences_are_as_the_model_wants_them() {
+        let sequence = |dims: &str| -> InputSpec {
+            format!("cpu f32 {dims} ntd rgb letterbox:114 scale:0.003921569 steps").parse().unwrap()
+        };
+        let settings = PreprocessSettings::default;
+        let apply = |settings: PreprocessSettings, wanted: &InputSpec| {
+            settings.read().unwrap().apply(Some(wanted), Device::Host).map(|spec| spec.desc.to_string())
+        };
+        let (fixed, open) = (sequence("1x16x512"), sequence("1x?x512"));
+        assert_eq!(apply(settings(), &fixed).unwrap(), "steps f32 1x16x512");
+        assert_eq!(apply(settings(), &open).unwrap(), "steps f32 1x16x512");
+        let objects = PreprocessSettings { frames: 8, frame_step: 2, regions: Regions::Objects, ..settings() };
+        assert_eq!(apply(objects, &open).unwrap(), "steps f32 1x8x512");
+        for (settings, says) in [
+            (PreprocessSettings { frames: 8, ..settings() }, "Leave frames unset, or set frames=16"),
+            (
+                PreprocessSettings { mean: "0.5".into(), ..settings() },
+                "mean is for pictures, and the model takes vectors",
+            ),
+            (PreprocessSettings { order: Some(TensorLayout::Ncthw), ..settings() }, "Leave tensor-order unset"),
+            (PreprocessSettings { slices: "2x1".into(), ..settings() }, "slices or slice-size is set"),
+        ] {
+            let said = apply(settings, &fixed).unwrap_err().message();
+            assert!(said.contains(says), "{said}");
         }
     }
 

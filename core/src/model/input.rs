@@ -206,6 +206,12 @@ impl ModelInfo {
         usize::try_from(self.image_input().dims[0]).ok()
     }
 
+    /// Whether it takes vectors in place of pictures.
+    #[doc(hidden)]
+    pub fn takes_vectors(&self) -> bool {
+        self.order.sides().is_none()
+    }
+
     /// Whether it takes clips or sequences, and leaves their number of frames or vectors open.
     #[doc(hidden)]
     pub fn has_open_frames(&self) -> bool {

@@ -27,15 +27,19 @@ impl TrtPreprocess {
     }
 
     /// Warns once where no frame so far had an object, and no trtnms before this would attach any, where no object had landmarks, and
-    /// where clips are of objects and none had an id.
+    /// where clips are of objects and none had an id, or of vectors and there was none.
     pub(super) fn warn_of_lacks(&self) {
         let (objects, landmarks) = {
             let mut counts = self.counts.lock().unwrap();
             (counts.lack_of_objects(), counts.lack_of_landmarks())
         };
         let objects = objects.filter(|_| !self.has_trtnms_before());
-        let ids = self.clips.lock().unwrap().lack_of_ids();
-        objects.iter().chain(&landmarks).chain(&ids).for_each(|warning| self.obj().post_warning(warning));
+        let (ids, vectors) = {
+            let mut clips = self.clips.lock().unwrap();
+            (clips.lack_of_ids(), clips.lack_of_vectors())
+        };
+        let all = objects.iter().chain(&landmarks).chain(&ids).chain(&vectors);
+        all.for_each(|warning| self.obj().post_warning(warning));
     }
 
     fn has_trtnms_before(&self) -> bool {

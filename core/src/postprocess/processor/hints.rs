@@ -33,7 +33,7 @@ impl Postprocessor {
     /// For the input.
     fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
         let is_known = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
-        if is_known || self.model.image_input().dtype == DType::U8 {
+        if is_known || self.model.takes_vectors() || self.model.image_input().dtype == DType::U8 {
             return None;
         }
         let remedy = self.decoder.format().input_note?;
