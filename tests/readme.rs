@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::boxes::{actions, embedder, reader, text_map};
+use crate::common::boxes::{actions, embedder, reader, steps, text_map};
 use crate::common::elements::ELEMENTS;
 use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, path, quick_shapes, run, scratch};
@@ -317,8 +317,8 @@ fn stand_in(element: &str) -> Option<&'static str> {
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
 /// the one in tests/models with its labels, but `reid.onnx`, `arcface.onnx` and `vision_model.onnx` ones that give vectors,
-/// `lines.onnx`, `turns.onnx` and `reader.onnx` such that find, turn and read text, `actions.onnx` one of clips, any gallery one of two
-/// names, any
+/// `lines.onnx`, `turns.onnx` and `reader.onnx` such that find, turn and read text, `actions.onnx` one of clips, `steps.onnx` one of
+/// vectors, any gallery one of two names, any
 /// configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
 /// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
@@ -366,6 +366,9 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             }
             ("trtinfer", "model-file") if value == "actions.onnx" => {
                 out.push(format!("model-file={}", actions(folder)));
+            }
+            ("trtinfer", "model-file") if value == "steps.onnx" => {
+                out.push(format!("model-file={}", steps(folder, ["1", "2", "3"])));
             }
             ("trtinfer", "model-file") if value == "reader.onnx" => {
                 out.push(format!("model-file={}", reader(folder)));

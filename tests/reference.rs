@@ -18,7 +18,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 8] = [
         &[
             (
                 "reads",
-                "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../two-models.md#a-model-on-objects)",
+                "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../two-models.md#a-model-on-objects); for \
+                 [sequences of vectors](../elements/trtpreprocess.md#sequences-of-vectors) its param `vector`, or `GstTrtVectorMeta`",
             ),
             ("writes", "the tensors, for trtinfer and trtnms only: [architecture](../architecture.md)"),
         ],

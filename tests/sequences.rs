@@ -10,8 +10,7 @@ use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, Session, SessionOptions};
 
-use crate::common::boxes::{Line, SIDE, embedder};
-use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::boxes::{Line, SIDE, embedder, steps};
 use crate::common::scratch;
 
 const MS: u64 = 1_000_000;
@@ -21,22 +20,6 @@ const HALF: u32 = SIDE / 2;
 /// Red, green and blue whose vectors begin with 1, 0.8, 0.6 and 0.
 const FIRST: [[u8; 3]; 4] = [[200, 0, 0], [160, 120, 0], [120, 160, 0], [0, 200, 0]];
 const NUMBERS: [f64; 4] = [1.0, 0.8, 0.6, 0.0];
-
-/// A model of sequences of so many vectors of so many numbers.
-fn model(folder: &Path, dims: [&str; 3]) -> String {
-    let length: usize = dims[2].parse().unwrap();
-    // The mean of the numbers times this is the first of them.
-    let factor = (0..length).map(|at| if at == 0 { length as f32 } else { 0.0 });
-    let factor = factor.flat_map(|value| value.to_le_bytes()).collect();
-    Graph::new()
-        .input("steps", F32, &dims)
-        .weight("factor", F32, &[1, 1, length as i64], factor)
-        .node("Mul", &["steps", "factor"], &["first"], Vec::new())
-        .node("ReduceMean", &["first"], &["output0"], vec![ints("axes", &[2]), int("keepdims", 0)])
-        .output("output0", F32, &[dims[0], dims[1]])
-        .metadata("task", "classify")
-        .save(&folder.join("steps.onnx"))
-}
 
 /// The confidences of classes by their ids, and the time of the sequence in periods.
 type Steps = (Vec<f64>, (u64, u64));
@@ -86,7 +69,7 @@ fn new_steps(buffer: &gst::BufferRef) -> Option<Steps> {
 fn a_model_sees_the_vectors_of_the_last_frames() {
     let folder = scratch("sequences-frames");
     for (dims, second) in [(["1", "3", "3"], ""), (["1", "t", "3"], "frames=3")] {
-        let mut line = line(&folder, &model(&folder, dims), ("", ""), second);
+        let mut line = line(&folder, &steps(&folder, dims), ("", ""), second);
         for (number, color) in FIRST.iter().enumerate() {
             let found = new_steps(&line.push(frame(number as u64, *color)));
             let Some(first) = number.checked_sub(2) else {
@@ -106,7 +89,7 @@ fn a_model_sees_the_vectors_of_the_last_frames() {
 #[test]
 fn frames_that_the_first_model_has_not_seen_are_no_steps() {
     let folder = scratch("sequences-interval");
-    let mut line = line(&folder, &model(&folder, ["1", "2", "3"]), ("", "interval=2"), "");
+    let mut line = line(&folder, &steps(&folder, ["1", "2", "3"]), ("", "interval=2"), "");
     let mut seen = Vec::new();
     for number in 0..6u64 {
         // Of the frames between, the vectors are those of the frame before.
@@ -120,7 +103,7 @@ fn frames_that_the_first_model_has_not_seen_are_no_steps() {
 #[test]
 fn each_object_has_a_sequence_of_its_own() {
     let folder = scratch("sequences-objects");
-    let mut line = line(&folder, &model(&folder, ["1", "2", "3"]), ("regions=objects", ""), "");
+    let mut line = line(&folder, &steps(&folder, ["1", "2", "3"]), ("regions=objects", ""), "");
     let mut push = |number: u64, objects: &[(i32, u32, usize)]| {
         let mut pixels = vec![0u8; (SIDE * SIDE * 3) as usize];
         for &(_, quarter, color) in objects {
@@ -159,7 +142,7 @@ fn each_object_has_a_sequence_of_its_own() {
 #[test]
 fn what_is_missing_is_told() {
     let folder = scratch("sequences-missing");
-    let file = model(&folder, ["1", "2", "4"]);
+    let file = steps(&folder, ["1", "2", "4"]);
     let mut other = line(&folder, &file, ("", ""), "");
     let mut none = Line::parse(&format!("trtpreprocess ! trtinfer model-file={file} ! trtnms draw=false"));
     for (line, cause) in [(&mut other, "those that come have 3"), (&mut none, "there are none")] {
@@ -176,7 +159,7 @@ fn what_is_missing_is_told() {
 #[test]
 fn what_is_for_pictures_is_an_error() {
     let folder = scratch("sequences-errors");
-    let file = model(&folder, ["1", "2", "3"]);
+    let file = steps(&folder, ["1", "2", "3"]);
     for (preprocess, says) in [
         ("mean=0.5", "mean is for pictures, and the model takes vectors"),
         ("frames=5", "frames=5, and the model takes clips of 2 frames"),
@@ -192,7 +175,7 @@ fn what_is_for_pictures_is_an_error() {
 
 #[test]
 fn a_session_runs_a_sequence_and_a_detector_refuses_it() {
-    let file = model(&scratch("sequences-session"), ["1", "2", "3"]);
+    let file = steps(&scratch("sequences-session"), ["1", "2", "3"]);
     let mut session = Session::open(&file, &SessionOptions::default()).unwrap();
     assert_eq!(session.input().to_string(), "steps f32 1x2x3");
     let mut first = [0f32; 2];
@@ -215,7 +198,7 @@ fn gpu_sequences_are_those_of_the_cpu() {
         return;
     };
     let folder = scratch("sequences-gpu");
-    let file = model(&folder, ["1", "3", "3"]);
+    let file = steps(&folder, ["1", "3", "3"]);
     let cache = folder.display().to_string();
     let run = |infer: &str| {
         let mut line = Line::parse(&format!(

@@ -56,6 +56,22 @@ pub fn actions(folder: &std::path::Path) -> String {
         .save(&folder.join("actions.onnx"))
 }
 
+/// A model of sequences of so many vectors of so many numbers, whose classes are the first number of each.
+pub fn steps(folder: &std::path::Path, dims: [&str; 3]) -> String {
+    let length: usize = dims[2].parse().unwrap();
+    // The mean of the numbers times this is the first of them.
+    let factor = (0..length).map(|at| if at == 0 { length as f32 } else { 0.0 });
+    let factor = factor.flat_map(|value| value.to_le_bytes()).collect();
+    Graph::new()
+        .input("steps", F32, &dims)
+        .weight("factor", F32, &[1, 1, length as i64], factor)
+        .node("Mul", &["steps", "factor"], &["first"], Vec::new())
+        .node("ReduceMean", &["first"], &["output0"], vec![ints("axes", &[2]), int("keepdims", 0)])
+        .output("output0", F32, &[dims[0], dims[1]])
+        .metadata("task", "classify")
+        .save(&folder.join("steps.onnx"))
+}
+
 /// A model of pictures of 16x16 whose vector is the mean of their red, green and blue, for batches of that many.
 pub fn embedder(folder: &std::path::Path, batch: &str) -> String {
     Graph::new()
