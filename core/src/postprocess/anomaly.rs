@@ -96,9 +96,11 @@ impl ScoreReader {
     /// What was copied, once that is done.
     pub fn copied(&self) -> f32 {
         match &self.copied {
-            Some((host, DType::F32)) => host.host().first_chunk().map_or(f32::NAN, |bytes| f32::from_ne_bytes(*bytes)),
+            Some((host, DType::F32)) => {
+                host.host().first_chunk::<4>().map_or(f32::NAN, |bytes| f32::from_ne_bytes(*bytes))
+            }
             Some((host, DType::F16)) => {
-                host.host().first_chunk().map_or(f32::NAN, |bytes| f16::from_ne_bytes(*bytes).to_f32())
+                host.host().first_chunk::<2>().map_or(f32::NAN, |bytes| f16::from_ne_bytes(*bytes).to_f32())
             }
             _ => f32::NAN,
         }
