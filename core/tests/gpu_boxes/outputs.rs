@@ -131,6 +131,7 @@ fn output(
                 Column::Mask(_) => {}
                 Column::Ignored { count } => row.extend((0..*count).map(|_| random.between(-9.0, 9.0))),
                 Column::Depth
+                | Column::AnomalyScore
                 | Column::Picture
                 | Column::Vector
                 | Column::TextScore
