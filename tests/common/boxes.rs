@@ -45,12 +45,12 @@ pub fn classifier(folder: &std::path::Path, batch: &str) -> String {
         .save(&folder.join("kind.onnx"))
 }
 
-/// A classifier of clips of two frames of 16x16: which of them is how bright.
+/// A classifier of clips of two frames of 16x16, in batches of any size: which of them is how bright.
 pub fn actions(folder: &std::path::Path) -> String {
     Graph::new()
-        .input("clip", F32, &["1", "3", "2", "16", "16"])
+        .input("clip", F32, &["n", "3", "2", "16", "16"])
         .node("ReduceMean", &["clip"], &["output0"], vec![ints("axes", &[1, 3, 4]), int("keepdims", 0)])
-        .output("output0", F32, &["1", "2"])
+        .output("output0", F32, &["n", "2"])
         .metadata("task", "classify")
         .metadata("names", "{0: 'first', 1: 'last'}")
         .save(&folder.join("actions.onnx"))
