@@ -121,9 +121,10 @@ impl ModelInfo {
         }
         let mut dims = input.dims.clone();
         dims.0[0] = 1;
-        if let Some(steps) = self.order.frames().map(|at| &mut dims.0[at]) {
-            *steps = if *steps == Dims::DYNAMIC { USUAL_FRAMES as i64 } else { *steps };
-            check_frames(*steps).map_err(|error| error.about(&unusable(&self.path)))?;
+        if let Some(at) = self.order.frames() {
+            let steps = if dims[at] == Dims::DYNAMIC { USUAL_FRAMES as i64 } else { dims[at] };
+            check_frames(steps).map_err(|error| error.about(&unusable(&self.path)))?;
+            dims.0[at] = steps;
         }
         let numbers = dims.iter().fold(1i64, |all, &dim| all.saturating_mul(dim));
         if u64::try_from(numbers).is_ok_and(|numbers| numbers <= MAX_PIXELS) {
