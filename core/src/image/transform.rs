@@ -404,7 +404,8 @@ fn parse(text: &str) -> Option<InputSpec> {
     let dtype: DType = word()?.parse().ok()?;
     let dims: Dims = word()?.parse().ok()?;
     let order = word()?;
-    let order = TensorLayout::ALL.into_iter().find(|o| o.name() == order)?;
+    // One vector is a step of a sequence: no model asks for it.
+    let order = TensorLayout::ALL.into_iter().find(|o| o.name() == order && *o != TensorLayout::Nd)?;
     let colors = word()?;
     let colors = Colors::ALL.into_iter().find(|c| c.name() == colors)?;
     let (fit, pad) = word()?.split_once(':')?;
@@ -524,6 +525,7 @@ mod tests {
             "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 max-width:wide x",
             "cpu f32 1x3x4x4 ncthw rgb letterbox:0 scale:1 x",
             "cpu f32 1x3x8x4x4 nchw rgb letterbox:0 scale:1 x",
+            "cpu f32 1x512 nd rgb letterbox:0 scale:1 x",
         ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }
