@@ -67,21 +67,32 @@ impl<T> TrackRings<T> {
     }
 
     /// The frame has these objects, each of them once. Where there are too many with those of before, the ones that are away for longest
-    /// are let go.
+    /// are let go; of several the ones with the fewest pictures.
     pub fn arrive(&mut self, ids: &[u64]) -> GivenUpClips {
         let frame = self.frame;
         for &id in ids {
             let new = || TrackRing { kept: VecDeque::new(), next: frame, seen: frame, was_full: false };
             self.rings.entry(id).or_insert_with(new).seen = frame;
         }
+        let mut given_up = GivenUpClips::default();
         let excess = self.rings.len().saturating_sub(self.limit);
-        let mut seen: Vec<u64> = match excess {
-            0 => Vec::new(),
-            _ => self.rings.values().map(|ring| ring.seen).collect(),
-        };
-        seen.sort_unstable();
-        let Some(&latest) = seen.get(excess.saturating_sub(1)) else { return GivenUpClips::default() };
-        self.let_go(|ring| ring.seen <= latest && ring.seen < frame)
+        if excess == 0 {
+            return given_up;
+        }
+        let away = self.rings.iter().filter(|(_, ring)| ring.seen < frame);
+        let mut away: Vec<(u64, usize, u64)> = away.map(|(&id, ring)| (ring.seen, ring.kept.len(), id)).collect();
+        away.sort_unstable();
+        for (_, _, id) in away.into_iter().take(excess) {
+            if let Some(mut ring) = self.rings.remove(&id) {
+                ring.end(&mut given_up);
+            }
+        }
+        given_up
+    }
+
+    /// Whether pictures of an object are kept.
+    pub fn has_begun(&self, id: u64) -> bool {
+        self.rings.get(&id).is_some_and(|ring| !ring.kept.is_empty())
     }
 
     /// Whether the picture of an object in this frame is one of its clip.
@@ -233,6 +244,17 @@ mod tests {
         rings.advance(0);
         rings.arrive(&[5, 6, 7]);
         assert_eq!(rings.rings.len(), 3, "those of the frame itself stay");
+    }
+
+    /// They are all away since the same frame.
+    #[test]
+    fn no_more_objects_are_let_go_than_are_too_many() {
+        let mut rings = TrackRings::new(3, 1, 3);
+        for ids in [&[1, 3][..], &[1, 2, 3], &[4]] {
+            next(&mut rings, 0, ids);
+        }
+        let begun = [1, 2, 3, 4, 5].map(|id| rings.has_begun(id));
+        assert_eq!(begun, [true, false, true, true, false], "the one with the fewest pictures is gone");
     }
 
     #[test]
