@@ -98,7 +98,8 @@ impl ObjectSelector {
     }
 
     /// The same for clips: of each object with an id those pictures are wanted that are to be in `rings`. Which objects the model sees
-    /// is known once their clips are whole. Says which clips were given up because there are too many objects.
+    /// is known once their clips are whole. Where there are too many, those come first whose clips have begun: objects of about the same
+    /// size would take turns otherwise, and none would have a whole clip. Says which clips were given up because there are too many.
     pub fn select_for_clips<T>(
         &mut self,
         found: &MetaObjects,
@@ -109,8 +110,11 @@ impl ObjectSelector {
         let (mut selection, wanted) = self.begin(found, size, options);
         let frame: BBox = Rect::from(size).into();
         let (mut known, mut chosen, mut ids) = (HashSet::new(), Vec::new(), Vec::new());
-        for (number, bbox) in wanted {
-            let track_id = found.annotations[number].track_id;
+        let track_id = |number: usize| found.annotations[number].track_id;
+        let has_begun = |(number, _): &(usize, BBox)| track_id(*number).is_some_and(|id| rings.has_begun(id));
+        let (begun, others): (WantedObjects, WantedObjects) = wanted.into_iter().partition(has_begun);
+        for (number, bbox) in begun.into_iter().chain(others) {
+            let track_id = track_id(number);
             match track_id.filter(|&id| ids.len() < options.limit && known.insert(id)) {
                 Some(id) => {
                     chosen.push((number, bbox));
@@ -366,11 +370,35 @@ mod tests {
                 rings.push(picture.id, 0);
             }
             selection.note_unseen();
-            assert_eq!(selection.objects.unseen, [1, 2, 4, 0, 3].map(Some));
+            let mut unseen = selection.objects.unseen;
+            unseen.sort_unstable();
+            assert_eq!(unseen, [0, 1, 2, 3, 4].map(Some));
             selection.pictures
         };
         let both = [ObjectPicture { id: 3, object: 0 }, ObjectPicture { id: 4, object: 1 }];
         assert_eq!([0; 3].map(|_| pictures(&mut rings)), [both.to_vec(), vec![], both.to_vec()]);
+    }
+
+    #[test]
+    fn clips_that_have_begun_go_on_where_objects_are_too_many() {
+        let (mut selector, mut rings) = (ObjectSelector::default(), TrackRings::new(3, 1, 2));
+        let options = ObjectOptions { limit: 2, ..options() };
+        // The objects whose clips are whole, and how many objects are left out.
+        let mut next = |sides: [f32; 3]| {
+            let object = |(id, side): (usize, f32)| object([0.0, 0.0, side, side], "person", Some(id as u64));
+            let found = objects(sides.into_iter().enumerate().map(object).collect());
+            rings.advance(0);
+            let (selection, given_up) = selector.select_for_clips(&found, (640, 480), &options, &mut rings);
+            assert_eq!(given_up, GivenUpClips::default());
+            let mut whole: Vec<u64> = selection.pictures.iter().map(|picture| picture.id).collect();
+            whole.retain(|&id| rings.push(id, ()));
+            (whole, selection.left_out)
+        };
+        // Each of them is the smallest once.
+        let found = [[50.0, 51.0, 52.0], [52.0, 50.0, 51.0], [51.0, 52.0, 50.0]].map(&mut next);
+        assert_eq!(found, [(vec![], 1), (vec![], 1), (vec![1, 2], 1)]);
+        // One is gone, and the one that was too many takes its place.
+        assert_eq!(next([60.0, 0.0, 50.0]), (vec![2], 0));
     }
 
     #[test]
