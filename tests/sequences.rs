@@ -100,42 +100,67 @@ fn frames_that_the_first_model_has_not_seen_are_no_steps() {
     assert!(near(first, &NUMBERS[..2]) && near(second, &NUMBERS[1..3]), "{seen:?}");
 }
 
+/// The next frame of a line, with these objects: the id of each, the quarter of the frame that it is in, and which of the colours it has.
+/// Gives what the second model has seen of each.
+#[track_caller]
+fn push_objects(line: &mut Line, number: u64, objects: &[(i32, u32, usize)]) -> Vec<Option<Vec<f64>>> {
+    let mut pixels = vec![0u8; (SIDE * SIDE * 3) as usize];
+    for &(_, quarter, color) in objects {
+        let (left, top) = (quarter % 2 * HALF, quarter / 2 * HALF);
+        for y in top..top + HALF {
+            let row = &mut pixels[((y * SIDE + left) * 3) as usize..][..(HALF * 3) as usize];
+            row.copy_from_slice(&FIRST[color].repeat(HALF as usize));
+        }
+    }
+    let mut frame = gst::Buffer::from_mut_slice(pixels);
+    {
+        let buffer = frame.get_mut().unwrap();
+        buffer.set_pts(gst::ClockTime::from_nseconds(number * PERIOD));
+        buffer.set_duration(gst::ClockTime::from_nseconds(PERIOD));
+        for &(id, quarter, _) in objects {
+            let (left, top) = (quarter % 2 * HALF, quarter / 2 * HALF);
+            let mut region = VideoRegionOfInterestMeta::add(buffer, "person", (left, top, HALF, HALF));
+            region.add_param(gst::Structure::builder("object_id").field("id", id).build());
+        }
+    }
+    let buffer = line.push(frame);
+    let steps = |region: gst::MetaRef<VideoRegionOfInterestMeta>| {
+        Some(read(&region.param("classification")?.get::<gst::Array>("classes").unwrap()).0)
+    };
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(steps).collect()
+}
+
 #[test]
 fn each_object_has_a_sequence_of_its_own() {
     let folder = scratch("sequences-objects");
     let mut line = line(&folder, &steps(&folder, ["1", "2", "3"]), ("regions=objects", ""), "");
-    let mut push = |number: u64, objects: &[(i32, u32, usize)]| {
-        let mut pixels = vec![0u8; (SIDE * SIDE * 3) as usize];
-        for &(_, quarter, color) in objects {
-            let (left, top) = (quarter % 2 * HALF, quarter / 2 * HALF);
-            for y in top..top + HALF {
-                let row = &mut pixels[((y * SIDE + left) * 3) as usize..][..(HALF * 3) as usize];
-                row.copy_from_slice(&FIRST[color].repeat(HALF as usize));
-            }
-        }
-        let mut frame = gst::Buffer::from_mut_slice(pixels);
-        {
-            let buffer = frame.get_mut().unwrap();
-            buffer.set_pts(gst::ClockTime::from_nseconds(number * PERIOD));
-            buffer.set_duration(gst::ClockTime::from_nseconds(PERIOD));
-            for &(id, quarter, _) in objects {
-                let (left, top) = (quarter % 2 * HALF, quarter / 2 * HALF);
-                let mut region = VideoRegionOfInterestMeta::add(buffer, "person", (left, top, HALF, HALF));
-                region.add_param(gst::Structure::builder("object_id").field("id", id).build());
-            }
-        }
-        let buffer = line.push(frame);
-        let steps = |region: gst::MetaRef<VideoRegionOfInterestMeta>| {
-            Some(read(&region.param("classification")?.get::<gst::Array>("classes").unwrap()).0)
-        };
-        buffer.iter_meta::<VideoRegionOfInterestMeta>().map(steps).collect::<Vec<_>>()
-    };
+    let mut push = |number: u64, objects: &[(i32, u32, usize)]| push_objects(&mut line, number, objects);
     assert_eq!(push(0, &[(1, 0, 0)]), [None]);
     let found = push(1, &[(1, 1, 1), (2, 3, 3)]);
     assert!(found[1].is_none() && near(found[0].as_ref().unwrap(), &[1.0, 0.8]), "{found:?}");
     let found = push(2, &[(2, 3, 2), (1, 1, 3)]);
     assert!(near(found[0].as_ref().unwrap(), &[0.0, 0.6]), "{found:?}");
     assert!(near(found[1].as_ref().unwrap(), &[0.8, 0.0]), "{found:?}");
+    assert_eq!(line.said(), [""; 0]);
+}
+
+/// The first model looks at the object in each second frame, and of its vectors each second one is a step.
+#[test]
+fn the_step_counts_the_vectors_of_an_object() {
+    let folder = scratch("sequences-objects-step");
+    let first = ("regions=objects reclassify-interval=2", "");
+    let second = "reclassify-interval=1 frame-step=2";
+    let mut line = line(&folder, &steps(&folder, ["1", "2", "3"]), first, second);
+    let mut found = Vec::new();
+    for number in 0..9u64 {
+        let color = if number.is_multiple_of(2) { number as usize / 2 % 4 } else { 3 };
+        found.push(push_objects(&mut line, number, &[(1, 0, color)]).remove(0));
+    }
+    assert!(found[..4].iter().all(Option::is_none), "{found:?}");
+    // The vectors of the frames 0, 4 and 8.
+    for (at, wanted) in [(4, [1.0, 0.6]), (7, [1.0, 0.6]), (8, [0.6, 1.0])] {
+        assert!(found[at].as_ref().is_some_and(|steps| near(steps, &wanted)), "{at}: {found:?}");
+    }
     assert_eq!(line.said(), [""; 0]);
 }
 

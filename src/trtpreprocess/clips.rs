@@ -54,7 +54,10 @@ impl StreamClips {
     pub fn new(spec: &InputSpec, step: u32, objects: Option<usize>) -> Option<Self> {
         let frames = usize::try_from(spec.frames()?).ok()?;
         let rings = match objects {
-            Some(limit) => ClipRings::Objects(TrackRings::new(frames, step, limit)),
+            Some(limit) => {
+                let rings = TrackRings::new(frames, step, limit);
+                ClipRings::Objects(if spec.is_of_vectors() { rings.of_vectors() } else { rings })
+            }
             None => ClipRings::Frames(ClipRing::new(frames, step)),
         };
         Some(StreamClips {

@@ -28,6 +28,18 @@ impl StreamClips {
         }
     }
 
+    /// Whether the vector that an object has in this frame is one of its sequence.
+    pub fn is_step(&self, id: u64) -> bool {
+        matches!(&self.rings, ClipRings::Objects(rings) if rings.is_step(id))
+    }
+
+    /// These objects have vectors that are none of their sequences.
+    pub fn pass_vectors(&mut self, ids: &[u64]) {
+        if let ClipRings::Objects(rings) = &mut self.rings {
+            ids.iter().for_each(|&id| rings.pass(id));
+        }
+    }
+
     /// Takes the tensors of a selection's pictures, which are these inputs, and gives the clips that the model is to see: of each object
     /// whose clip is whole, in each frame or as seldom as the options say. `slots` is asked where clips are to lie.
     ///

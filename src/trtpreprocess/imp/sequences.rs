@@ -97,11 +97,16 @@ impl TrtPreprocess {
             false => buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|region| vector::of_region(&region)).collect(),
         };
         let mut list: SmallVec<[ModelInput; 1]> = SmallVec::new();
+        let mut passed = Vec::new();
         let pictures = std::mem::take(&mut selection.pictures);
         for (picture, crop) in pictures.into_iter().zip(std::mem::take(&mut selection.sources)) {
             let region = selection.objects.list[picture.object].region;
             let vectors = region.and_then(|region| regions.get(region)).map_or(&[][..], |vectors| &vectors[..]);
             let Some(vector) = self.new_vector(vectors, &spec.desc) else { continue };
+            if !clips.is_step(picture.id) {
+                passed.push(picture.id);
+                continue;
+            }
             let tensors = step(&vector.values, &spec.desc, uploads.as_ref())?;
             list.push(ModelInput { tensors, letterbox: letterbox(crop.source) });
             selection.pictures.push(picture);
@@ -110,6 +115,7 @@ impl TrtPreprocess {
         let times = clips::times(buffer, &format.info);
         let chosen = (&mut selection, selector);
         let clip = clips.take_objects(&list, chosen, times, options.interval, || self.slots())?;
+        clips.pass_vectors(&passed); // last: a frame for which there is no memory is tried again
         self.clips.lock().unwrap().full += clip.full.len() as u64;
         Ok(Some((list, clip, Tiles::Objects(selection.objects))))
     }

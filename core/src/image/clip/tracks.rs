@@ -12,6 +12,8 @@ pub struct TrackRings<T> {
     count: usize,
     /// From one of them to the next in the stream.
     step: u64,
+    /// It is vectors that are kept, and the step counts those of an object: frames may have none.
+    are_vectors: bool,
     /// So many objects are kept.
     limit: usize,
     /// Frames so far, with those that are missing.
@@ -23,6 +25,8 @@ struct TrackRing<T> {
     kept: VecDeque<T>,
     /// From this frame on the next picture is kept.
     next: u64,
+    /// So many vectors pass before the next one is kept.
+    ahead: u64,
     /// The last frame with the object.
     seen: u64,
     /// Whether there was a whole clip since it was empty.
@@ -55,7 +59,12 @@ impl<T> TrackRings<T> {
     /// Of `limit` objects at most, so that there is an end to the memory for them.
     pub fn new(count: usize, step: u32, limit: usize) -> Self {
         let (count, step) = (count.max(1), u64::from(step.max(1)));
-        TrackRings { rings: HashMap::new(), count, step, limit, frame: 0 }
+        TrackRings { rings: HashMap::new(), count, step, are_vectors: false, limit, frame: 0 }
+    }
+
+    /// The same for vectors, which another model makes of some frames: the step counts the vectors of an object, in place of frames.
+    pub fn of_vectors(self) -> Self {
+        TrackRings { are_vectors: true, ..self }
     }
 
     /// Another frame comes, and so many are missing before it: they were dropped on the way. The pictures of objects that were away for
@@ -71,7 +80,7 @@ impl<T> TrackRings<T> {
     pub fn arrive(&mut self, ids: &[u64]) -> GivenUpClips {
         let frame = self.frame;
         for &id in ids {
-            let new = || TrackRing { kept: VecDeque::new(), next: frame, seen: frame, was_full: false };
+            let new = || TrackRing { kept: VecDeque::new(), next: frame, ahead: 0, seen: frame, was_full: false };
             self.rings.entry(id).or_insert_with(new).seen = frame;
         }
         let mut given_up = GivenUpClips::default();
@@ -95,9 +104,21 @@ impl<T> TrackRings<T> {
         self.rings.get(&id).is_some_and(|ring| !ring.kept.is_empty())
     }
 
-    /// Whether the picture of an object in this frame is one of its clip.
+    /// Whether the picture of an object in this frame is one of its clip. Of vectors that may be each.
     pub fn wants(&self, id: u64) -> bool {
         self.rings.get(&id).is_some_and(|ring| ring.next <= self.frame)
+    }
+
+    /// Whether the vector that an object has in this frame is one of its sequence.
+    pub fn is_step(&self, id: u64) -> bool {
+        self.rings.get(&id).is_some_and(|ring| ring.ahead == 0)
+    }
+
+    /// An object has a vector that is none of its sequence.
+    pub fn pass(&mut self, id: u64) {
+        if let Some(ring) = self.rings.get_mut(&id) {
+            ring.ahead = ring.ahead.saturating_sub(1);
+        }
     }
 
     /// Whether a clip of the object ends with the next picture that is kept.
@@ -112,7 +133,10 @@ impl<T> TrackRings<T> {
             ring.kept.pop_front();
         }
         ring.kept.push_back(picture);
-        ring.next = self.frame + self.step;
+        match self.are_vectors {
+            true => ring.ahead = self.step - 1,
+            false => ring.next = self.frame + self.step,
+        }
         let is_full = ring.kept.len() == self.count;
         ring.was_full |= is_full;
         is_full
@@ -156,7 +180,7 @@ impl<T> TrackRing<T> {
             given_up.add(self.kept.len());
         }
         self.kept.clear();
-        self.was_full = false;
+        (self.ahead, self.was_full) = (0, false);
     }
 }
 
@@ -212,6 +236,29 @@ mod tests {
         ];
         assert_eq!(found, wanted);
         assert_eq!(next(&mut rings, 1, &[7]), [(7, vec![6, 8])], "a frame was dropped");
+    }
+
+    #[test]
+    fn the_step_counts_the_vectors_of_an_object() {
+        let mut rings = TrackRings::new(2, 2, 10).of_vectors();
+        let mut kept = Vec::new();
+        // It is there in each frame, and has a vector in each third one.
+        for number in 0..13u64 {
+            rings.advance(0);
+            rings.arrive(&[7]);
+            assert!(rings.wants(7), "its vector is looked for");
+            if !number.is_multiple_of(3) {
+                continue;
+            }
+            match rings.is_step(7) {
+                true if rings.push(7, number) => kept.push(rings.pictures(7).copied().collect::<Vec<_>>()),
+                true => {}
+                false => rings.pass(7),
+            }
+        }
+        assert_eq!(kept, [[0, 6], [6, 12]]);
+        rings.pass(9);
+        assert!(!rings.is_step(9), "it is not there");
     }
 
     #[test]
