@@ -172,11 +172,18 @@ fn interval_of_trtinfer_leaves_frames_out() {
     let mut stream = Stream::new(&usual("infer", "2"), "", "interval=3", "");
     let found = stream.push_one(10, 7);
     let seen: Vec<usize> = (0..7).filter(|at| found[*at].as_ref().is_some_and(|(_, held)| !held)).collect();
-    assert_eq!(
-        (seen, &found[3]),
-        (vec![3, 6], &Some((vec![30, 40], false))),
-        "the first frame was its turn, without a clip"
-    );
+    assert_eq!((seen, &found[4]), (vec![1, 4], &Some((vec![40, 50], false))), "a frame without a clip takes no turn");
+}
+
+/// Each second frame is inferred, and a clip ends with each second one: it is the same one.
+#[test]
+fn interval_of_trtinfer_does_not_miss_the_clips_of_a_step() {
+    let mut stream = Stream::new(&usual("infer-step", "2"), "frame-step=2", "interval=2", "");
+    assert_eq!(stream.push(&[]), []);
+    let found = stream.push_one(10, 7);
+    let seen = |pictures: [u8; 2], held: bool| Some((pictures.to_vec(), held));
+    let wanted = [None, None, seen([10, 30], false), seen([10, 30], true), seen([30, 50], false)];
+    assert_eq!(found[..5], wanted);
 }
 
 #[test]

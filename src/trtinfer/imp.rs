@@ -263,10 +263,15 @@ impl TrtInfer {
         };
         // The frames of cameras come at the same moments. Streams that share a model take turns, as many as fill a batch at a time.
         let turn = || (handle.stream() / u64::from(batch) % u64::from(interval.max(1))) as u32;
-        running.passed = Some(if is_shared && running.passed.is_none() { turn() } else { 0 });
-        running.lost = 0;
+        // Of clips of objects it is the turn of the next frame with which one ends.
+        if inputs.clip.as_ref().is_none_or(|clip| !clip.full.is_empty()) {
+            running.passed = Some(if is_shared && running.passed.is_none() { turn() } else { 0 });
+            running.lost = 0;
+            self.interval.store(passed.max(1), Ordering::Relaxed);
+        } else if running.passed.is_some() {
+            running.passed = Some(passed);
+        }
         running.has_seen = true;
-        self.interval.store(passed.max(1), Ordering::Relaxed);
         if measure {
             batcher.measure();
         }
