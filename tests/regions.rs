@@ -133,6 +133,26 @@ fn objects_with_ids_keep_their_attributes() {
     }
 }
 
+/// The first frame with the object is none of those that the model sees.
+#[test]
+fn an_object_whose_frame_was_passed_over_is_looked_at_in_the_next_one() {
+    let second = classifier(&scratch("regions-passed"), "1");
+    let mut line = Line::parse(&format!(
+        "trtpreprocess regions=objects reclassify-interval=0 ! trtinfer model-file={second} interval=2 ! trtnms draw=false"
+    ));
+    line.push(frame());
+    let mut push = || {
+        let mut buffer = frame();
+        {
+            let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "thing", (0, 0, 32, 32));
+            region.add_param(gst::Structure::builder("object_id").field("id", 7i32).build());
+        }
+        attributes(&line.push(buffer)).remove(0).1
+    };
+    let seen = |is_held: bool| Some(("bright".to_string(), is_held));
+    assert_eq!([push(), push(), push(), push()], [None, seen(false), seen(true), seen(true)]);
+}
+
 #[test]
 fn frames_without_objects_pass() {
     let folder = scratch("regions-none");

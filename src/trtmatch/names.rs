@@ -162,6 +162,7 @@ impl ObjectNames {
                 analytics: objects.analytics[region],
                 track_id: annotation.track_id,
                 input: None,
+                is_expected: true,
             };
             let class = |found: &Likeness| RankedClass { class: found.name, score: found.similarity.clamp(0.0, 1.0) };
             let classes: Vec<RankedClass> = decided.iter().map(class).collect();

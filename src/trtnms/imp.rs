@@ -21,7 +21,7 @@ use gsttrt_core::postprocess::Postprocessor;
 use gsttrt_core::tensor::Tensors;
 
 use super::drawing::{self, GpuDrawing};
-use super::objects::{ObjectResults, places_are_lost};
+use super::objects::{ObjectResults, places_are_lost, report_passed};
 use super::settings::{NmsSettings, PROPERTIES};
 use super::spans::{span_of, spans_of};
 use crate::gst::caps;
@@ -275,6 +275,7 @@ impl TrtNms {
         frame: &mut gst::Buffer,
     ) -> Result<usize, Interrupted> {
         let found = self.prepare_outputs(state, settings, payload, frame)?;
+        report_passed(objects, found.len());
         let (number, NmsState { postprocessor, names, renderer, of_objects, .. }) = (state.frames - 1, state);
         let size = renderer.size();
         let (mut count, mut content) = (0, None);

@@ -97,6 +97,14 @@ impl ObjectResults {
     }
 }
 
+/// Has trtpreprocess look again at objects whose inputs no model has seen, for trtinfer has passed over their frame. The model has seen
+/// so many inputs.
+pub fn report_passed(objects: &ObjectRegions, seen: usize) {
+    let is_passed = |object: &&ObjectRegion| object.input.is_some_and(|input| input >= seen);
+    let ids = objects.list.iter().filter(is_passed).filter_map(|object| object.track_id);
+    ids.for_each(|id| objects.unknown.report(id));
+}
+
 /// Of a model that finds places in pictures that are turned.
 pub fn places_are_lost(layout: &str) -> Error {
     Error::new(ErrorKind::Settings, "What is found in objects that are turned upright has no place in the frame")
@@ -118,7 +126,7 @@ impl<T: Clone> KnownResults<T> {
                 known.insert(id, now.clone());
             }
             let Some(result) = now.or_else(|| known.of(object.track_id?)) else {
-                object.track_id.into_iter().for_each(|id| objects.unknown.report(id));
+                object.track_id.filter(|_| object.is_expected).into_iter().for_each(|id| objects.unknown.report(id));
                 continue;
             };
             attach(object, result, is_held);
@@ -126,5 +134,40 @@ impl<T: Clone> KnownResults<T> {
         }
         found.clear();
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object with that id.
+    fn object(id: u64, input: Option<usize>, is_expected: bool) -> ObjectRegion {
+        ObjectRegion { region: None, analytics: None, track_id: Some(id), input, is_expected }
+    }
+
+    fn objects(list: Vec<ObjectRegion>) -> ObjectRegions {
+        ObjectRegions { list, ..ObjectRegions::default() }
+    }
+
+    #[test]
+    fn objects_are_looked_at_again_where_their_inputs_were_passed_over() {
+        let without_id = ObjectRegion { track_id: None, ..object(0, Some(1), true) };
+        let objects =
+            objects(vec![object(1, Some(1), true), object(2, Some(0), true), object(3, None, true), without_id]);
+        for (seen, wanted) in [(0, vec![1, 2]), (1, vec![1]), (2, vec![])] {
+            report_passed(&objects, seen);
+            assert_eq!(objects.unknown.take(), wanted, "{seen}");
+        }
+    }
+
+    #[test]
+    fn what_no_model_was_to_look_at_is_not_lost() {
+        let mut results = KnownResults { found: vec!["one"], ..KnownResults::default() };
+        let list = vec![object(1, Some(0), true), object(2, None, true), object(3, None, false)];
+        let (objects, mut given) = (objects(list), Vec::new());
+        let count = results.give(&objects, |object, found, is_held| given.push((object.track_id, *found, is_held)));
+        assert_eq!((count, given), (1, vec![(Some(1), "one", false)]));
+        assert_eq!(objects.unknown.take(), [2], "the other one has no whole clip yet");
     }
 }

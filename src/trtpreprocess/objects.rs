@@ -133,8 +133,8 @@ impl ObjectSelector {
                 selection.sources.push(crop(found, number, &bbox, options, &frame));
                 selection.pictures.push(ObjectPicture { id, object: selection.objects.list.len() });
             }
-            self.looked_at.of(id); // it is in sight
-            selection.objects.list.push(object(found, number, None));
+            let is_expected = self.looked_at.of(id).is_some();
+            selection.objects.list.push(ObjectRegion { is_expected, ..object(found, number, None) });
         }
         (selection, given_up)
     }
@@ -191,7 +191,8 @@ fn region(found: &MetaObjects, number: usize) -> Option<usize> {
 
 fn object(found: &MetaObjects, number: usize, input: Option<usize>) -> ObjectRegion {
     let track_id = found.annotations[number].track_id;
-    ObjectRegion { region: region(found, number), analytics: found.analytics[number], track_id, input }
+    let (region, analytics) = (region(found, number), found.analytics[number]);
+    ObjectRegion { region, analytics, track_id, input, is_expected: true }
 }
 
 /// What is cut out of the frame of an object with that box.
@@ -407,10 +408,11 @@ mod tests {
             let (mut selector, mut rings) = (ObjectSelector::default(), TrackRings::<()>::new(1, 1, 9));
             let found = objects(vec![object([0.0, 0.0, 50.0, 50.0], "", Some(3))]);
             let look = |_| {
-                selector.select_for_clips(&found, (640, 480), &options(), &mut rings);
-                selector.looks_at_clip(3, interval)
+                let (selection, _) = selector.select_for_clips(&found, (640, 480), &options(), &mut rings);
+                (selection.objects.list[0].is_expected, selector.looks_at_clip(3, interval))
             };
-            assert_eq!([0; 4].map(look), wanted, "{interval}");
+            let (are_expected, looks): (Vec<bool>, Vec<bool>) = [0; 4].map(look).into_iter().unzip();
+            assert_eq!((are_expected, looks), (vec![false, true, true, true], wanted.to_vec()), "{interval}");
         }
     }
 

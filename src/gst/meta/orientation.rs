@@ -50,7 +50,7 @@ mod tests {
         let mut buffer = gst::Buffer::new();
         let buffer = buffer.get_mut().unwrap();
         VideoRegionOfInterestMeta::add(buffer, "text", (1, 2, 3, 4));
-        let object = ObjectRegion { region: Some(0), analytics: None, track_id: None, input: None };
+        let object = ObjectRegion { region: Some(0), analytics: None, track_id: None, input: None, is_expected: true };
         let mut seen = Vec::new();
         for (degrees, region) in [(180, Some(0)), (0, Some(0)), (180, Some(0)), (180, Some(1)), (180, None)] {
             let object = ObjectRegion { region, ..object.clone() };

@@ -135,6 +135,8 @@ pub struct ObjectRegion {
     pub track_id: Option<u64>,
     /// The index of its input; `None` if the results of an earlier frame hold.
     pub input: Option<usize>,
+    /// The model was to look at it, now or before: there is a result, unless it was lost.
+    pub is_expected: bool,
 }
 
 /// Ids of objects whose results trtnms does not have, as their frames were dropped on the way. trtpreprocess looks at

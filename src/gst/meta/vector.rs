@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn object() -> ObjectRegion {
-        ObjectRegion { region: Some(0), analytics: None, track_id: None, input: None }
+        ObjectRegion { region: Some(0), analytics: None, track_id: None, input: None, is_expected: true }
     }
 
     #[test]

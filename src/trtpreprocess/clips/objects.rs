@@ -68,7 +68,8 @@ impl StreamClips {
             };
             let kept: Vec<&ClipFrame> = rings.pictures(picture.id).collect();
             if let Some(clip) = full_clip(&kept, maker, number) {
-                selection.objects.list[picture.object].input = Some(full.len());
+                let object = &mut selection.objects.list[picture.object];
+                (object.input, object.is_expected) = (Some(full.len()), true);
                 full.push(clip);
             }
         }
