@@ -46,6 +46,17 @@ struct ClipFrame {
     times: BeginEnd,
 }
 
+/// The pictures of all objects of a stream take no more bytes than this: the model says how many a clip has and how large they are, and
+/// such a number must not be enough to fill the memory.
+const MAX_BYTES: u64 = 6 << 30;
+
+/// Of so many objects clips like that are kept, where so many are wanted.
+pub fn most_objects(spec: &InputSpec, wanted: usize) -> usize {
+    let bytes = spec.desc.bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX);
+    let most = usize::try_from(MAX_BYTES / bytes.max(1)).unwrap_or(usize::MAX);
+    wanted.min(most.max(1))
+}
+
 /// When a frame begins and ends, where that is known.
 pub type BeginEnd = (Option<gst::ClockTime>, Option<gst::ClockTime>);
 
@@ -241,6 +252,19 @@ mod tests {
     fn seen(full: FullClip) -> (u64, u64, Vec<f32>) {
         let pixels = full.clip.tensors().unwrap()[0].as_slice::<f32>().unwrap().to_vec();
         (full.begin.unwrap().mseconds(), full.end.unwrap().mseconds(), pixels)
+    }
+
+    #[test]
+    fn there_is_an_end_to_the_memory_of_objects() {
+        let most = |clip: &str, wanted: usize| {
+            let spec: InputSpec = format!("cpu f32 {clip} rgb stretch:0 scale:1 clip").parse().unwrap();
+            most_objects(&spec, wanted)
+        };
+        let usual = "1x3x16x224x224 ncthw";
+        assert_eq!([most(usual, 300), most(usual, 2), most(usual, 65536)], [300, 2, 668]);
+        // 384 MiB for each.
+        assert_eq!([most("1x3x32x1024x1024 ncthw", 300), most("1x256x131072 ntd", 300)], [16, 48]);
+        assert_eq!(most("1x256x9223372036854775807 ntd", 300), 1, "what no memory has");
     }
 
     #[test]

@@ -134,11 +134,14 @@ impl TrtPreprocess {
         {
             wanted.transform = layout.input.of_tensor(wanted.desc.dtype, wanted.chw().0);
         }
-        let overrides = self.overrides().unwrap_or_default();
+        let mut overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
         gst::info!(CAT, imp = self, "{} of {incaps} into {spec}", format.pixels.name());
-        let objects = match &overrides.tiling {
-            Tiling::Objects(options) => Some(options.limit),
+        let objects = match &mut overrides.tiling {
+            Tiling::Objects(options) if spec.frames().is_some() => {
+                options.limit = clips::most_objects(&spec, options.limit);
+                Some(options.limit)
+            }
             _ => None,
         };
         let clips = StreamClips::new(&spec, overrides.frame_step, objects);
