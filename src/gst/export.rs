@@ -18,7 +18,7 @@ use gsttrt_core::memory::Pool;
 use gsttrt_core::tensor::{Tensor, Tensors};
 
 use super::meta::clip_input::ClipInput;
-use super::meta::tensor::{Payload, TensorMeta};
+use super::meta::tensor::{Payload, TensorMeta, Tiles};
 
 /// Lets the C library find the function that exports tensors.
 pub fn register() {
@@ -102,7 +102,7 @@ unsafe fn tensor_of(
 
 fn tensors(payload: &Payload) -> Result<&Tensors> {
     let [input] = &payload.inputs().list[..] else {
-        if payload.inputs().clip.is_some() {
+        if payload.inputs().clip.is_some() && !matches!(payload.inputs().tiles, Tiles::Objects(_)) {
             return Err(no_clip());
         }
         return Err(wrong("The tensors are those of regions, not one of the whole frame")
@@ -138,4 +138,33 @@ fn no_clip() -> Error {
 
 fn wrong(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::WrongType, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use gsttrt_core::dtype::DType;
+    use gsttrt_core::image::transform::InputTransform;
+    use gsttrt_core::tensor::TensorDesc;
+    use smallvec::SmallVec;
+
+    use super::*;
+    use crate::gst::meta::geometry::TensorSource;
+    use crate::gst::meta::tensor::{ModelInputs, ObjectRegions};
+
+    /// What is said of a frame with which no clip ends.
+    fn said(tiles: Tiles) -> String {
+        gst::init().unwrap();
+        let info = gst_video::VideoInfo::builder(gst_video::VideoFormat::Rgb, 4, 4).build().unwrap();
+        let clip = ClipInput { desc: TensorDesc::new("clip", DType::F32, &[1, 3, 2, 4, 4]), full: SmallVec::new() };
+        let none = ModelInputs::none(tiles, TensorSource::new(1, &info), InputTransform::default(), None);
+        let payload = Payload::Input(Arc::new(ModelInputs { clip: Some(clip), ..none }));
+        tensors(&payload).err().unwrap().message()
+    }
+
+    #[test]
+    fn clips_of_objects_are_those_of_regions() {
+        assert!(said(Tiles::Frame).contains("No clip ends with this frame"));
+        let of_objects = said(Tiles::Objects(ObjectRegions::default()));
+        assert!(of_objects.contains("those of regions") && of_objects.contains("regions of trtpreprocess unset"));
+    }
 }
