@@ -123,7 +123,7 @@ impl ModelInfo {
         dims.0[0] = 1;
         if let Some(at) = self.order.frames() {
             let steps = if dims[at] == Dims::DYNAMIC { USUAL_FRAMES as i64 } else { dims[at] };
-            check_frames(steps).map_err(|error| error.about(&unusable(&self.path)))?;
+            check_steps(steps, input).map_err(|error| error.about(&unusable(&self.path)))?;
             dims.0[at] = steps;
         }
         let numbers = dims.iter().fold(1i64, |all, &dim| all.saturating_mul(dim));
@@ -348,9 +348,24 @@ fn order_of_clips(dims: &Dims) -> Option<TensorLayout> {
     [3, 1].into_iter().find_map(|channels| orders.into_iter().find(|order| dims[order.channels()] == channels))
 }
 
+/// Refuses sequences that are too long.
+fn check_steps(steps: i64, input: &TensorDesc) -> Result<()> {
+    if has_frames(steps) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Model, format!("it wants sequences of {steps} vectors ({input})")).remedy(format!(
+        "Export it for sequences of at most {MAX_FRAMES} vectors; or with 4 dimensions, such as 1x1xHxW, if these are pictures"
+    )))
+}
+
+/// Whether a clip may have so many frames.
+fn has_frames(frames: i64) -> bool {
+    usize::try_from(frames).is_ok_and(|frames| frames <= MAX_FRAMES)
+}
+
 /// Refuses clips that are too long.
 fn check_frames(frames: i64) -> Result<()> {
-    if usize::try_from(frames).is_ok_and(|frames| frames <= MAX_FRAMES) {
+    if has_frames(frames) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Model, format!("it wants clips of {frames} frames"))
@@ -555,7 +570,9 @@ mod tests {
         };
         assert!(said(&[1, 8, 512], Some((64, 64)), 1).contains("input-size is 64x64, but the model takes vectors"));
         assert!(said(&[1, 8, 512], None, 4).contains("batch-size is 4, but the model takes batches of 1"));
-        assert!(said(&[1, 300, 4], None, 1).contains("it wants clips of 300 frames"));
+        let wanted = "it wants sequences of 1000000 vectors (steps f32 1x1000000x4). Export it for sequences of at most 256 vectors";
+        assert!(said(&[1, 1_000_000, 4], None, 1).contains(wanted));
+        assert!(said(&[1, 480, 640], None, 1).contains("with 4 dimensions, such as 1x1xHxW, if these are pictures"));
         assert!(said(&[1, 256, i64::MAX], None, 1).contains("vectors of too many numbers"));
         for dims in [&[1, 8, -1][..], &[1, 512], &[3, 64, 64]] {
             assert!(info(dims).unwrap_err().message().contains("for sequences of T vectors, 1xTxD"), "{dims:?}");
