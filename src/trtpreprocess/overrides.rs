@@ -3,6 +3,7 @@
 
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::align::Align;
 use gsttrt_core::image::clip::{frames_of, no_clips};
 use gsttrt_core::image::geometry::{Rect, ResizeMode};
 use gsttrt_core::image::motion::MotionOptions;
@@ -215,6 +216,10 @@ impl Overrides {
 
     /// Refuses what is said of pictures where the model takes vectors.
     fn check_vectors(&self, wanted: &InputSpec) -> Result<()> {
+        let (is_aligned, is_padded) = match &self.tiling {
+            Tiling::Objects(ObjectOptions { align, padding, .. }) => (*align != Align::None, *padding > 0.0),
+            _ => (false, false),
+        };
         let properties = [
             ("resize", self.fit.is_some()),
             ("shortest-edge", self.shortest_edge.is_some()),
@@ -226,6 +231,9 @@ impl Overrides {
             ("tensor-order", self.order.is_some()),
             ("tensor-type", self.dtype.is_some()),
             ("tensor-size", self.size.is_some()),
+            ("chroma-sampling", self.chroma != Chroma::default()),
+            ("align", is_aligned),
+            ("object-padding", is_padded),
         ];
         let Some((property, _)) = properties.into_iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
         Err(Error::new(ErrorKind::Settings, format!("{property} is for pictures, and the model takes vectors"))
@@ -390,6 +398,15 @@ mod tests {
                 "mean is for pictures, and the model takes vectors",
             ),
             (PreprocessSettings { order: Some(TensorLayout::Ncthw), ..settings() }, "Leave tensor-order unset"),
+            (PreprocessSettings { chroma_sampling: Chroma::Sited, ..settings() }, "chroma-sampling is for pictures"),
+            (
+                PreprocessSettings { regions: Regions::Objects, align: Align::Face, ..settings() },
+                "align is for pictures, and the model takes vectors",
+            ),
+            (
+                PreprocessSettings { regions: Regions::Objects, object_padding: 0.5, ..settings() },
+                "Leave object-padding unset",
+            ),
             (PreprocessSettings { slices: "2x1".into(), ..settings() }, "slices or slice-size is set"),
         ] {
             let said = apply(settings, &fixed).unwrap_err().message();
