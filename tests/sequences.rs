@@ -182,6 +182,26 @@ fn what_is_missing_is_told() {
 }
 
 #[test]
+fn streams_that_are_too_short_are_told() {
+    for (regions, wanted) in [
+        ("", "it sees sequences of 4 vectors, and the stream has ended after 3 of them"),
+        ("regions=objects", "it sees sequences of 4 vectors of an object, and none had more than 3 of them"),
+    ] {
+        let folder = scratch(&format!("sequences-short-{}", regions.len()));
+        let mut line = line(&folder, &steps(&folder, ["1", "4", "3"]), (regions, ""), "");
+        for number in 0..3 {
+            match regions.is_empty() {
+                true => drop(line.push(frame(number, FIRST[0]))),
+                false => drop(push_objects(&mut line, number, &[(1, 0, 0)])),
+            }
+        }
+        line.push_event(gst::event::Eos::new());
+        let said = line.said();
+        assert!(said.len() == 1 && said[0].contains(wanted), "{said:?}");
+    }
+}
+
+#[test]
 fn what_is_for_pictures_is_an_error() {
     let folder = scratch("sequences-errors");
     let file = steps(&folder, ["1", "2", "3"]);

@@ -98,6 +98,11 @@ impl StreamClips {
         matches!(self.rings, ClipRings::Objects(_))
     }
 
+    /// Whether they are sequences of vectors.
+    pub fn are_of_vectors(&self) -> bool {
+        self.spec.is_of_vectors()
+    }
+
     /// The same for other caps of the frames. Where clips are to lie is asked again: another model may be there.
     pub fn with_other_caps(self) -> Self {
         StreamClips { maker: None, ..self }

@@ -58,6 +58,8 @@ pub struct EndedClips {
     /// Frames of a whole one.
     pub frames: usize,
     pub are_of_objects: bool,
+    /// They are sequences of vectors.
+    pub are_of_vectors: bool,
 }
 
 impl ClipCounts {
@@ -116,18 +118,23 @@ impl ClipCounts {
 
     /// Once, where the stream ends and there was no whole clip, but frames of one.
     pub fn lack_of_frames(&mut self, ended: EndedClips) -> Option<Error> {
-        let EndedClips { kept, frames, are_of_objects } = ended;
+        let EndedClips { kept, frames, are_of_objects, are_of_vectors } = ended;
         let kept = if are_of_objects { self.longest.max(kept) } else { kept };
         let is_told = self.full > 0 || kept == 0 || std::mem::replace(&mut self.has_told, true);
         let warning = Error::new(ErrorKind::Settings, "The model has seen nothing of the stream");
+        let whole = match (are_of_vectors, are_of_objects) {
+            (true, _) => format!("sequences of {frames} vectors"),
+            (false, true) => format!("clips of {frames} pictures"),
+            (false, false) => format!("clips of {frames} frames"),
+        };
         (!is_told).then(|| match are_of_objects {
             true => warning
-                .cause(format!("it sees clips of {frames} pictures of an object, and none had more than {kept} of them"))
+                .cause(format!("it sees {whole} of an object, and none had more than {kept} of them"))
                 .remedy(
                     "Set frame-step lower, or frames, if the model takes shorter clips; where ids change, see what trttrack can do",
                 ),
             false => warning
-                .cause(format!("it sees clips of {frames} frames, and the stream has ended after {kept} of them"))
+                .cause(format!("it sees {whole}, and the stream has ended after {kept} of them"))
                 .remedy("Give it a longer stream, or set frame-step lower, or frames, if the model takes shorter clips"),
         })
     }

@@ -39,10 +39,9 @@ impl TrtPreprocess {
             let mut state = self.state.lock().unwrap();
             let clips = state.as_mut()?.clips.as_mut()?;
             let given_up = clips.begin_again();
-            (
-                given_up,
-                EndedClips { kept: given_up.longest, frames: clips.frames(), are_of_objects: clips.are_of_objects() },
-            )
+            let (frames, are_of_objects) = (clips.frames(), clips.are_of_objects());
+            let are_of_vectors = clips.are_of_vectors();
+            (given_up, EndedClips { kept: given_up.longest, frames, are_of_objects, are_of_vectors })
         };
         self.note_unfinished(given_up);
         Some(ended)
