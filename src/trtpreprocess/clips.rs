@@ -25,6 +25,8 @@ pub struct StreamClips {
     spec: InputSpec,
     frames: usize,
     step: u32,
+    /// Of so many objects, if there is memory for them.
+    objects: usize,
     rings: ClipRings,
     missing: MissingFrames,
     /// Whether the frame that is tried is one of a clip. Of objects each has a turn of its own.
@@ -50,10 +52,12 @@ struct ClipFrame {
 /// such a number must not be enough to fill the memory.
 const MAX_BYTES: u64 = 6 << 30;
 
-/// Of so many objects clips like that are kept, where so many are wanted.
-pub fn most_objects(spec: &InputSpec, wanted: usize) -> usize {
+/// Of so many objects clips like that are kept, where so many are wanted. `memory` is that of the GPU that has them, of which half is left
+/// to models and others: frames for which there is no memory wait, and none would come back from objects that stay.
+pub fn most_objects(spec: &InputSpec, wanted: usize, memory: Option<usize>) -> usize {
     let bytes = spec.desc.bytes().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX);
-    let most = usize::try_from(MAX_BYTES / bytes.max(1)).unwrap_or(usize::MAX);
+    let half = memory.and_then(|memory| u64::try_from(memory / 2).ok()).unwrap_or(u64::MAX);
+    let most = usize::try_from(MAX_BYTES.min(half) / bytes.max(1)).unwrap_or(usize::MAX);
     wanted.min(most.max(1))
 }
 
@@ -75,6 +79,7 @@ impl StreamClips {
             spec: spec.clone(),
             frames,
             step,
+            objects: objects.unwrap_or_default(),
             rings,
             missing: MissingFrames::default(),
             is_wanted: None,
@@ -155,7 +160,11 @@ impl StreamClips {
         (self.context, self.maker) = (context.cloned(), None);
         match &mut self.rings {
             ClipRings::Frames(ring) => ring.let_go().into(),
-            ClipRings::Objects(rings) => rings.clear_pictures(),
+            ClipRings::Objects(rings) => {
+                let memory = context.and_then(|context| context.memory().ok()).map(|(_, all)| all);
+                rings.limit_to(most_objects(&self.spec, self.objects, memory));
+                rings.clear_pictures()
+            }
         }
     }
 
@@ -263,13 +272,30 @@ mod tests {
     fn there_is_an_end_to_the_memory_of_objects() {
         let most = |clip: &str, wanted: usize| {
             let spec: InputSpec = format!("cpu f32 {clip} rgb stretch:0 scale:1 clip").parse().unwrap();
-            most_objects(&spec, wanted)
+            most_objects(&spec, wanted, None)
         };
         let usual = "1x3x16x224x224 ncthw";
         assert_eq!([most(usual, 300), most(usual, 2), most(usual, 65536)], [300, 2, 668]);
         // 384 MiB for each.
         assert_eq!([most("1x3x32x1024x1024 ncthw", 300), most("1x256x131072 ntd", 300)], [16, 48]);
         assert_eq!(most("1x256x9223372036854775807 ntd", 300), 1, "what no memory has");
+    }
+
+    /// The GPU has 1 GiB, and a clip takes 128 MiB.
+    #[test]
+    fn clips_of_objects_take_no_more_than_half_of_a_gpu() {
+        let Some(fakes) = Fakes::of(module_path!(), "clips_of_objects_take_no_more_than_half_of_a_gpu") else {
+            return;
+        };
+        let spec: InputSpec = "cuda f32 1x1x32x1024x1024 ncthw gray stretch:0 scale:1 clip".parse().unwrap();
+        let limit = |wanted: usize, context: Option<&Context>| {
+            let mut clips = StreamClips::new(&spec, 1, Some(wanted)).unwrap();
+            clips.follow(context);
+            let ClipRings::Objects(rings) = &clips.rings else { panic!("they are of objects") };
+            rings.limit()
+        };
+        let context = fakes.context();
+        assert_eq!([limit(300, Some(&context)), limit(3, Some(&context)), limit(30, None)], [4, 3, 30]);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl TrtPreprocess {
         gst::info!(CAT, imp = self, "{} of {incaps} into {spec}", format.pixels.name());
         let objects = match &mut overrides.tiling {
             Tiling::Objects(options) if spec.frames().is_some() => {
-                options.limit = clips::most_objects(&spec, options.limit);
+                options.limit = clips::most_objects(&spec, options.limit, None);
                 Some(options.limit)
             }
             _ => None,

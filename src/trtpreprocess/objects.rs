@@ -110,12 +110,13 @@ impl ObjectSelector {
         let (mut selection, wanted) = self.begin(found, size, options);
         let frame: BBox = Rect::from(size).into();
         let (mut known, mut chosen, mut ids) = (HashSet::new(), Vec::new(), Vec::new());
+        let limit = options.limit.min(rings.limit());
         let track_id = |number: usize| found.annotations[number].track_id;
         let has_begun = |(number, _): &(usize, BBox)| track_id(*number).is_some_and(|id| rings.has_begun(id));
         let (begun, others): (WantedObjects, WantedObjects) = wanted.into_iter().partition(has_begun);
         for (number, bbox) in begun.into_iter().chain(others) {
             let track_id = track_id(number);
-            match track_id.filter(|&id| ids.len() < options.limit && known.insert(id)) {
+            match track_id.filter(|&id| ids.len() < limit && known.insert(id)) {
                 Some(id) => {
                     chosen.push((number, bbox));
                     ids.push(id);
@@ -382,8 +383,9 @@ mod tests {
 
     #[test]
     fn clips_that_have_begun_go_on_where_objects_are_too_many() {
+        // There is memory for fewer of them than are wanted.
         let (mut selector, mut rings) = (ObjectSelector::default(), TrackRings::new(3, 1, 2));
-        let options = ObjectOptions { limit: 2, ..options() };
+        let options = ObjectOptions { limit: 3, ..options() };
         // The objects whose clips are whole, and how many objects are left out.
         let mut next = |sides: [f32; 3]| {
             let object = |(id, side): (usize, f32)| object([0.0, 0.0, side, side], "person", Some(id as u64));

@@ -67,6 +67,16 @@ impl<T> TrackRings<T> {
         TrackRings { are_vectors: true, ..self }
     }
 
+    /// Of so many objects at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Of so many objects at most from the next frame on.
+    pub fn limit_to(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Another frame comes, and so many are missing before it: they were dropped on the way. The pictures of objects that were away for
     /// as long as a clip lasts are let go.
     pub fn advance(&mut self, missing: u32) -> GivenUpClips {
