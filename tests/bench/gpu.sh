@@ -15,6 +15,8 @@
 #   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
 #   second      the small model on a crowd, with a tracker and a classifier of YOLO11n-cls's size on its 30 objects: at each frame,
 #               and once
+#   reid        the same with a network of YOLOv8n-cls's size whose results are vectors of 512 numbers, on each new object of the tracker, and
+#               the chain without it
 #   swap        the model swapped while streams play, for one of another size and other classes: SWAPS times flat out, and some at
 #               LIVE frames a second
 #   serve       gst-trt serve with SERVE_SOURCES sources that share the model of YOLOv8s's shape: clips at their own pace; fps of each,
@@ -73,12 +75,12 @@
 #   SOAK, KINDS, STAY
 #                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
 #                                                         (default: 120 s; detect segment track+second; false)
-#   YOLOV8S, SEGMENT, CLASSIFY
+#   YOLOV8S, SEGMENT, CLASSIFY, EMBED
 #                the other models. TensorRT 8.6 keeps 92 kB of the heap for each load of an engine with a Softmax, as the default
 #                ones have, which the rows swap and soak count
 #   LIMIT        seconds for one step                     (default: 540)
 #   CROWD, SECOND_RUNS
-#                of the row second: its clip, and the classifier's runs at the same time
+#                of the rows second and reid: their clip, and the second model's runs at the same time
 #                                                         (default: the crowd that tests/gpu/pack.sh draws; 4)
 #   UHD          clip of the row sahi, of 3840x2160       (default: the one that tests/gpu/pack.sh draws)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
@@ -216,6 +218,15 @@ row_second() {
     fi
     CLIP=$CROWD DRAW=false LIVE=0 streams "second-$STREAMS" "$SMALL" "streams=$STREAMS" batch=16 "second=$CLASSIFY" second-batch=32 \
         "second-runs=$SECOND_RUNS" reclassify=1,0
+}
+
+row_reid() {
+    if [ ! -f "$EMBED" ]; then
+        missing "== reid: there is no $EMBED, which tests/gpu/pack.sh makes where Python has the onnx package."
+        return
+    fi
+    CLIP=$CROWD DRAW=false LIVE=0 streams "reid-$STREAMS" "$SMALL" "streams=$STREAMS" batch=16 "second=$EMBED" second-batch=32 \
+        "second-runs=$SECOND_RUNS" reclassify=0
 }
 
 # swap NAME ARGUMENT…: the bench of that name, between the small model and that of YOLOv8s's shape.
@@ -438,7 +449,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap serve torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap serve torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2
@@ -460,7 +471,7 @@ else
     exit 2
 fi
 SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=${SEGMENT:-$WORK/yolov8n-seg.onnx}
-CLASSIFY=${CLASSIFY:-$WORK/yolov8n-cls.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
+CLASSIFY=${CLASSIFY:-$WORK/yolov8n-cls.onnx} EMBED=${EMBED:-$WORK/yolov8n-embed.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
 CROWD=${CROWD:-$WORK/crowd.mp4} UHD=${UHD:-$WORK/uhd.mp4}

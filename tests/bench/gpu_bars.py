@@ -18,7 +18,7 @@ RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
-SECOND, SECOND_ONCE, BYTES = 0.90, 0.97, 16 << 10
+SECOND, SECOND_ONCE, REID, BYTES = 0.90, 0.97, 0.95, 16 << 10
 SWAP_GAP_MS, SWAP_MIB = 100, 0
 SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
 OF_SHARE_MS, OF_DECODER = {"0.5": 30, "0.95": 60, "0.99": 90}, 0.9
@@ -81,7 +81,7 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    others = ("gpus", "second", "sahi", "nets")
+    others = ("gpus", "second", "reid", "sahi", "nets")
     rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(others)]
     if not rows:
         table.open(f"{name}: the whole pipeline")
@@ -128,7 +128,7 @@ def sharing(table, rows, name):
 
 
 def second(table, lines):
-    rows = of(lines, "second")
+    rows = [line for line in of(lines, "second") if not line["file"].startswith("reid")]
     if not rows:
         table.open("a second model on the objects of the first")
     for line in rows:
@@ -150,6 +150,20 @@ def second(table, lines):
             # One GPU that does both has no bar at this.
             other = min(line["plain_fps"], line["second_pictures_per_s"] / line["pictures"])
             table.add(what + "fps, of the slower of both models", line["fps"], other, line["fps"] / other)
+
+
+def reid(table, lines):
+    rows = [line for line in of(lines, "second") if line["file"].startswith("reid")]
+    if not rows:
+        table.open("vectors of the first model's objects")
+    for line in rows:
+        what = f"ReID, {line['streams']} streams, each new object: "
+        table.add(what + "objects, and pictures a frame", line["objects"], line["pictures"], None)
+        table.add(what + "bytes a frame between host and GPU", sum(line["bytes_to_and_from_gpu"]), None, None)
+        if not line["pictures"]:
+            table.open(what + "the first model finds none")
+            continue
+        table.add(what + "fps, and without it", line["fps"], line["plain_fps"], line["of_plain"], REID if line["streams"] == 16 else None)
 
 
 def nets(table, lines):
@@ -345,6 +359,7 @@ def main():
         torch(table, lines, rows, name, file)
     nets(table, lines)
     second(table, lines)
+    reid(table, lines)
     swap(table, lines)
     serve(table, lines)
     most(table, lines)

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MPL-2.0
 """Writes a model of the shape of YOLOv8 or YOLO11 with random weights, for benchmarks: what it finds means nothing, its work is the same.
 
-    yolo.py OUT.onnx [--version 8|11] [--size n|s|m] [--masks | --classify] [--side 640] [--f32] [--batch 1] [--int8 OUT.cache]
+    yolo.py OUT.onnx [--version 8|11] [--size n|s|m] [--masks | --classify | --embed] [--side 640] [--f32] [--batch 1] [--int8 OUT.cache]
 
 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024]; with --masks [N,116,...] and `output1`, prototypes of
-masks [N,32,side / 4,side / 4]. With --classify it is a classifier of 224x224 with probabilities [N,1000]. All are f16 unless --f32; a
-batch that is no number is open. The layers and their widths are those of the published architectures. --int8 writes a calibration table
-for TensorRT too, with the same range for each tensor. Needs numpy and the onnx package.
+masks [N,32,side / 4,side / 4]. With --classify it is a classifier of 224x224 with probabilities [N,1000], and with --embed the same
+network gives vectors [N,512] instead, as those of ReID do. All are f16 unless --f32; a batch that is no number is open. The layers and
+their widths are those of the published architectures. --int8 writes a calibration table for TensorRT too, with the same range for each
+tensor. Needs numpy and the onnx package.
 """
 
 import argparse
@@ -28,6 +29,7 @@ BINS = 16  # of the distribution that each side of a box is the mean of
 STRIDES = (8, 16, 32)
 PROTOTYPES = 32
 KINDS, FEATURES = 1000, 1280  # of the classifier, and what its last layer sees
+DIMS = 512  # of a vector
 # Share of the depth, share of the width, the widest layer before that share is taken, and the gain with which layers keep their scale.
 SIZES = {
     8: {"n": (1 / 3, 0.25, 1024, 1.55), "s": (1 / 3, 0.5, 1024, 1.45), "m": (2 / 3, 0.75, 768, 1.475)},
@@ -136,6 +138,14 @@ class Network(Graph):
         x = self.op("GlobalAveragePool", self.layer(x, channels, FEATURES))
         x = self.plain(x, FEATURES, KINDS)
         self.op("Softmax", self.op("Flatten", x, axis=1), axis=1, name="output0")
+
+    def vector(self, x, channels):
+        """What the whole picture looks like."""
+        x = self.op("Flatten", self.op("GlobalAveragePool", self.layer(x, channels, FEATURES)), axis=1)
+        weight = self.random.normal(0.0, 1 / math.sqrt(FEATURES), (FEATURES, DIMS)).astype(self.dtype)
+        shift = np.zeros(DIMS, self.dtype)
+        self.parameters += weight.size + shift.size
+        self.op("Gemm", x, weight, shift, name="output0")
 
     def prototypes(self, x, channels):
         """What masks are sums of, at a quarter of the input's size."""
@@ -257,6 +267,9 @@ class Network11(Network):
     def classes(self, x, channels):
         super().classes(self.attention(x, channels), channels)
 
+    def vector(self, x, channels):
+        super().vector(self.attention(x, channels), channels)
+
     def scores(self, x, channels, wide):
         for inputs in (channels, wide):
             x = self.layer(self.silu(self.each_channel(x, inputs, gain=self.gain)), inputs, wide)
@@ -271,12 +284,13 @@ def main():
     task = parser.add_mutually_exclusive_group()
     task.add_argument("--masks", action="store_true")
     task.add_argument("--classify", action="store_true")
-    parser.add_argument("--side", type=int, help="of the input (default: 640, or 224 of a classifier)")
+    task.add_argument("--embed", action="store_true")
+    parser.add_argument("--side", type=int, help="of the input (default: 640, or 224 with --classify and --embed)")
     parser.add_argument("--batch", default="1")
     parser.add_argument("--f32", action="store_true")
     parser.add_argument("--int8", metavar="OUT.cache")
     options = parser.parse_args()
-    options.side = options.side or (224 if options.classify else 640)
+    options.side = options.side or (224 if options.classify or options.embed else 640)
     if options.side % STRIDES[-1]:
         raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
 
@@ -287,6 +301,9 @@ def main():
     if options.classify:
         network.classes(network.backbone("images")[-1], network.widths[-1])
         shape = [batch, KINDS]
+    elif options.embed:
+        network.vector(network.backbone("images")[-1], network.widths[-1])
+        shape = [batch, DIMS]
     else:
         shape = network.head(network.body("images"), options.masks)
         shape[0] = batch
@@ -299,10 +316,12 @@ def main():
     graph = helper.make_graph(network.nodes, "random", [image], outputs, network.weights)
     model = helper.make_model(graph, producer_name="gst-plugin-trt", ir_version=8,
                               opset_imports=[helper.make_opsetid("", OPSET)])
-    names = {i: f"class {i}" for i in range(KINDS if options.classify else CLASSES)}
-    task = "classify" if options.classify else "segment" if options.masks else "detect"
-    helper.set_model_props(model, {"task": task, "stride": "32", "names": str(names),
-                                   "imgsz": str([options.side, options.side])})
+    task = "classify" if options.classify else "embed" if options.embed else "segment" if options.masks else "detect"
+    properties = {"task": task, "stride": "32", "imgsz": str([options.side, options.side])}
+    # A vector has no classes.
+    if not options.embed:
+        properties["names"] = str({i: f"class {i}" for i in range(KINDS if options.classify else CLASSES)})
+    helper.set_model_props(model, properties)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, options.out)
     if options.int8:

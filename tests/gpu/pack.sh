@@ -55,7 +55,7 @@ for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 models." >&2
 done
-models=(yolov8s yolov8n-seg yolov8n-cls)
+models=(yolov8s yolov8n-seg yolov8n-cls yolov8n-embed)
 [ "${1:-}" != nets ] || models+=(yolov8{n,m} yolo11{n,s,m})
 for model in "${models[@]}"; do
     size=${model%-*} version=8 task=() table=()
@@ -63,6 +63,7 @@ for model in "${models[@]}"; do
     case $model in
         *-seg) task=(--masks) ;;
         *-cls) task=(--classify) ;;
+        *-embed) task=(--embed) ;;
         *) table=(--int8 "$OUT/$model.cache") ;;
     esac
     [ "$OUT/$model.onnx" -nt tests/bench/yolo.py ] ||
