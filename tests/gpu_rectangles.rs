@@ -23,7 +23,7 @@ use gsttrt_core::image::transform::{Chroma, InputSpec};
 use gsttrt_core::memory::DevicePool;
 use gsttrt_core::session::{Detector, parse_options};
 
-use crate::common::boxes::{Line, classifier, found, grey, model as boxes_model, wide_reader};
+use crate::common::boxes::{Line, SIDE, classifier, embedder, found, grey, model as boxes_model, numbers, wide_reader};
 use crate::common::onnx::{F32, Graph, int, ints};
 use crate::common::random::Random;
 use crate::common::{init, scratch};
@@ -509,5 +509,53 @@ fn objects_have_the_attributes_of_the_cpu() {
             assert!(found.0 == wanted.0 && (found.1 - wanted.1).abs() < 0.01, "{batch}: {found:?} {wanted:?}");
         }
         assert!(attributes(&infer, "c").is_empty());
+    }
+}
+
+/// Vectors of the objects of a first model are those of the CPU, wherever the pictures of a batch lie.
+#[test]
+fn objects_have_the_vectors_of_the_cpu() {
+    let Some(library) = library() else { return };
+    let folder = scratch("vectors-gpu");
+    let rows =
+        [[0.0, 0.0, 32.0, 32.0, 0.9, 0.0], [32.0, 32.0, 56.0, 56.0, 0.8, 0.0], [36.0, 0.0, 60.0, 20.0, 0.7, 1.0]];
+    let (first, second) = (boxes_model(&folder, &rows), embedder(&folder, "n"));
+    // Each part of the frame has its own mean.
+    let pixels: Vec<u8> = (0..SIDE * SIDE)
+        .flat_map(|at| [at % SIDE * 4, at / SIDE * 4, 255 - at % SIDE])
+        .map(|value| value as u8)
+        .collect();
+    let vectors = |infer: &str, classes: &str| -> Vec<Vec<f32>> {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} backend=rten ! trtnms draw=false classes={classes} \
+             ! trtpreprocess regions=objects ! trtinfer model-file={second} {infer} ! trtnms"
+        ));
+        let frames: Vec<Vec<Vec<f32>>> = (0..6)
+            .map(|_| {
+                let buffer = line.push(gst::Buffer::from_mut_slice(pixels.clone()));
+                buffer
+                    .iter_meta::<gst_video::VideoRegionOfInterestMeta>()
+                    .map(|meta| numbers(meta.param("vector").expect("each object has one")))
+                    .collect()
+            })
+            .collect();
+        assert!(frames.iter().all(|vectors| *vectors == frames[0]), "{frames:?}");
+        frames[0].clone()
+    };
+    let wanted = vectors("backend=rten", "a,b");
+    assert_eq!(wanted.len(), 3);
+    let is_near = |a: &[f32], b: &[f32], by: f32| a.iter().zip(b).all(|(a, b)| (a - b).abs() < by);
+    assert!(!is_near(&wanted[0], &wanted[1], 0.05) && !is_near(&wanted[0], &wanted[2], 0.05), "{wanted:?}");
+    let cache = folder.display();
+    for batch in [1, 2, 8] {
+        let infer = format!(
+            "backend=tensorrt precision=fp32 trt-library={library} engine-cache={cache} optimization-level=0 batch-size={batch}"
+        );
+        let found = vectors(&infer, "a,b");
+        assert_eq!(found.len(), wanted.len(), "{batch}");
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert!(found.len() == 3 && is_near(found, wanted, 1e-4), "{batch}: {found:?} {wanted:?}");
+        }
+        assert!(vectors(&infer, "c").is_empty(), "{batch}");
     }
 }

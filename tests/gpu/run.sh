@@ -17,8 +17,8 @@
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
 #   frames      tests of frames in GStreamer's CUDA memory
 #   batches     streams that share a model find what each finds alone   (needs TensorRT with its builder)
-#   rectangles  frames of several shapes, parts of frames, slices and aligned faces: what the CPU finds   (needs TensorRT with its
-#               builder)
+#   rectangles  frames of several shapes, parts of frames, slices, aligned faces, classes and vectors of objects, clips and sequences: what
+#               the CPU finds   (needs TensorRT with its builder)
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
@@ -432,6 +432,8 @@ row_rectangles() {
     local gst
     for gst in $GSTREAMERS; do
         judge "parts of frames and aligned faces" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" "$WORK/elements" gpu_rectangles::
+        judge "clips and sequences of objects" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" "$WORK/elements" \
+            sequences::gpu_ track_clips::gpu_
     done
 }
 
