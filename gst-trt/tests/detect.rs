@@ -487,6 +487,7 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
     let folder = scratch("detect-on-objects-wrong");
     let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
     let reader = reader(&folder.join("reader.onnx"));
+    let vectors = embedder(&folder.join("reid.onnx"));
     let before = files(&folder);
     for (more, parts) in [
         (&["--on-objects", "none.onnx"][..], &["There is no file none.onnx"][..]),
@@ -497,8 +498,12 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
         (&["--on-objects", &kinds, "--object-options", "x", "--object-options", "y"], &["more --object-options than"]),
         (&["--on-objects", &kinds, "--json", &kinds], &["would be overwritten"]),
         (
-            &["--on-objects", &reader, "--on-objects", &kinds, "--parquet", "found.parquet"],
-            &["reader.onnx says of objects has no column", "add --json FILE"],
+            &["--on-objects", &vectors, "--object-options", "layout=embed", "--parquet", "found.parquet"],
+            &["What reid.onnx says has no column", "add --vectors", "leave --on-objects out"],
+        ),
+        (
+            &["--parquet", "found.parquet", "--rows", "tracks", "--vectors"],
+            &["Rows of tracks have no vectors", "--rows objects"],
         ),
     ] {
         expect_failure(&detect(&folder, &sample(), &shapes(), more), more, parts);

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 import numpy
 import pyarrow
 
+from ._library import VECTOR
+
 if TYPE_CHECKING:
     from .result import Result
 
 TEXT, NUMBER, COUNT, FLOAT, SECONDS = pyarrow.string(), pyarrow.int64(), pyarrow.int32(), pyarrow.float32(), pyarrow.float64()
-FLOATS = pyarrow.list_(FLOAT)
+FLOATS, TEXTS, COUNTS = pyarrow.list_(FLOAT), pyarrow.list_(TEXT), pyarrow.list_(COUNT)
 
 OBJECT = {
     "label": TEXT,
@@ -32,6 +34,10 @@ OBJECT = {
     "mask_width": COUNT,
     "mask_height": COUNT,
     "mask_counts": TEXT,
+    "attributes": TEXTS,
+    "attribute_class_ids": COUNTS,
+    "attribute_confidences": FLOATS,
+    "vector": FLOATS,
 }
 FRAME = {"source": TEXT, "frame": NUMBER, "time": SECONDS, "width": COUNT, "height": COUNT}
 TRACK = {
@@ -54,6 +60,9 @@ TRACK = {
     "h": FLOAT,
     "width": COUNT,
     "height": COUNT,
+    "attributes": TEXTS,
+    "attribute_class_ids": COUNTS,
+    "attribute_confidences": FLOATS,
 }
 # The error of a video stands in a row of its own.
 ERROR = {"error": TEXT}
@@ -68,13 +77,18 @@ TOGETHER = 512
 
 
 def columns_of(result: Result) -> dict[str, Any]:
-    """The objects of a frame, column by column; of a classifier its classes, and of a reader its text, which have no box. None where there is
-    nothing."""
+    """The objects of a frame, column by column; of a classifier its classes, of a reader its text, and of a model of vectors its vector, which
+    have no box. None where there is nothing."""
     if result.probs is not None:
         return {"label": result.probs.names, "class_id": result.probs.class_id, "confidence": result.probs.confidence}
     if result.text is not None:
         found = 1 if result.text else 0
         return {"label": [result.text] * found, "class_id": [None] * found, "confidence": [result.text_confidence] * found}
+    if result._kinds & VECTOR:
+        # Some pictures have none, such as black ones.
+        vectors = [] if result.vector is None else [result.vector]
+        nothing = [None] * len(vectors)
+        return {"label": nothing, "class_id": nothing, "confidence": nothing, "vector": vectors}
     left, top, right, bottom = result.xyxy.T
     columns: dict[str, Any] = {
         "label": result.names,

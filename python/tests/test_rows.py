@@ -4,12 +4,14 @@
 import itertools
 import re
 
+import networks
 import numpy
 import pytest
 from conftest import TESTS, results
 
 pyarrow = pytest.importorskip("pyarrow", reason="Arrow is not installed: python/requirements-ray.txt")
 
+import gsttrt  # noqa: E402
 from gsttrt import _rows  # noqa: E402
 
 FRAMES = 3
@@ -59,6 +61,20 @@ def test_classes_of_a_frame_are_objects_without_a_box():
     names = [name for _, result in found for name in result.probs.names]
     assert [row["label"] for row in rows] == names and len(names) > 0
     assert all(row["x"] is None and row["confidence"] > 0 for row in rows)
+    assert rows_of("tracks", found) == []
+
+
+def test_vectors_of_frames_are_rows_without_a_box(tmp_path):
+    (tmp_path / "colours.onnx").write_bytes(networks.colours())
+    detector = gsttrt.Detector(tmp_path / "colours.onnx", backend="rten")
+    # A black picture has no vector.
+    pictures = [numpy.full((8, 8, 3), grey, numpy.uint8) for grey in (200, 0, 100)]
+    found = [(picture, detector(picture)) for picture in pictures]
+    rows = rows_of("objects", found)
+    assert [row["frame"] for row in rows] == [0, 2]
+    for row in rows:
+        assert row["vector"] == pytest.approx([3**-0.5] * 3, abs=1e-5) and row["label"] is None and row["x"] is None
+    assert [frame["count"] for frame in rows_of("frames", found)] == [1, 0, 1]
     assert rows_of("tracks", found) == []
 
 

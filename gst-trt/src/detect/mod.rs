@@ -124,7 +124,7 @@ pub struct DetectArgs {
     /// Properties of its elements, such as "object-classes=car label-file=colors.txt"; of several models in their order
     #[arg(long, value_name = "PROPERTIES", requires = "on_objects")]
     object_options: Vec<String>,
-    /// Write vectors into the JSON lines too, as base64
+    /// Write vectors too: into the JSON lines as base64, and into the table of --parquet as lists of numbers
     #[arg(long)]
     vectors: bool,
 }

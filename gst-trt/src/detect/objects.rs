@@ -9,31 +9,45 @@ use gsttrt_core::redact::redacted;
 use gsttrt_publish::record::FrameRecord;
 
 use super::DetectArgs;
-use crate::chain::{InferenceElements, element, models_before, stage};
+use super::table::RowSubject;
+use crate::chain::{InferenceElements, ModelElements, element, models_before, stage};
 use crate::failure::Failure;
 use crate::serve::{HeadSettings, ModelOutcome, ModelSettings};
 
 /// What the files of the models tell. `configured` has the elements of the chain with their properties.
 pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pipeline) -> Result<(), Failure> {
-    if chain.on_objects.is_empty() {
+    if args.vectors && args.rows == Some(RowSubject::Tracks) && args.json.is_none() {
+        let text = "Rows of tracks have no vectors: use --rows objects, add --json FILE, or leave --vectors out.";
+        return Err(text.into());
+    }
+    let is_shown = args.json.is_some() || args.output.is_some() || args.show.is_some();
+    let is_table_alone = args.parquet.is_some() && !is_shown;
+    if chain.on_objects.is_empty() && !is_table_alone {
         return Ok(());
     }
     let outcomes: Vec<ModelOutcome> = (chain.models().enumerate())
         .map(|(number, model)| outcome(configured, number, &model.model.model).unwrap_or_default())
         .collect();
+    if chain.on_objects.is_empty() {
+        let has_no_column = outcomes[0].is_vector && !args.vectors;
+        return if has_no_column { Err(no_column(&chain.first, true, "give another model")) } else { Ok(()) };
+    }
     if !outcomes[0].may_give_objects {
         return Err(no_objects(chain));
     }
-    let is_shown = args.json.is_some() || args.output.is_some() || args.show.is_some();
     let is_compared = args.tracker().is_some_and(|tracker| models_before(&tracker, outcomes.len()) > 1);
-    if args.parquet.is_none() || is_shown || is_compared || outcomes[1..].iter().any(|one| one.may_give_objects) {
+    let has_column = |outcome: &ModelOutcome| !outcome.is_map && (args.vectors || !outcome.is_vector);
+    if !is_table_alone || is_compared || outcomes[1..].iter().any(has_column) {
         return Ok(());
     }
-    let name = shown(&chain.on_objects[0].model.model);
-    let text = format!(
-        "What {name} says of objects has no column in the table of --parquet: add --json FILE, or leave --on-objects out."
-    );
-    Err(text.into())
+    Err(no_column(&chain.on_objects[0], outcomes[1].is_vector, "leave --on-objects out"))
+}
+
+/// What the model says has none in the table.
+fn no_column(model: &ModelElements, is_vector: bool, instead: &str) -> Failure {
+    let name = shown(&model.model.model);
+    let remedy = if is_vector { "add --vectors, with --rows objects or frames" } else { "add --json FILE" };
+    format!("What {name} says has no column in the table of --parquet: {remedy}, or {instead}.").into()
 }
 
 /// What a model gives, where its file can tell. What is wrong with it the pipeline says.

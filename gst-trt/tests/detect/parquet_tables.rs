@@ -190,6 +190,114 @@ fn rows_are_of_frames_or_tracks_where_that_is_wanted() {
     }
 }
 
+/// What models on objects say, as the lists of a row have it.
+fn said_of(object: &Value) -> Value {
+    let said = object["attributes"].as_array();
+    let list = |name: &str| -> Value {
+        said.map(|said| said.iter().map(|attribute| attribute[name].clone()).collect::<Vec<_>>()).into()
+    };
+    json!({
+        "attributes": list("label"),
+        "attribute_class_ids": list("class-id"),
+        "attribute_confidences": list("confidence"),
+    })
+}
+
+#[test]
+fn what_models_on_objects_say_has_columns() {
+    let folder = scratch("parquet-on-objects");
+    let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let reader = reader(&folder.join("reader.onnx"));
+    let vectors = embedder(&folder.join("reid.onnx"));
+    let models = [
+        ["--on-objects", &kinds, "--object-options", "object-classes=disc"],
+        ["--on-objects", &reader, "--object-options", "object-classes=disc"],
+        ["--on-objects", &vectors, "--object-options", "layout=embed object-classes=box"],
+    ];
+    let run = |rows: &str, more: &[&str]| {
+        let (table, json) = (format!("{rows}.parquet"), format!("{rows}.jsonl"));
+        let files = ["--backend", "rten", "--frames", "8", "--json", &json, "--parquet", &table, "--rows", rows];
+        let output = detect(&folder, &sample(), &shapes(), &[&files[..], &models.concat(), more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (self::rows(&folder.join(table)), lines(&folder.join(json)))
+    };
+    let (rows, lines_of_objects) = run("objects", &["--vectors"]);
+    let objects: Vec<&Value> =
+        lines_of_objects.iter().flat_map(|line| line["detections"].as_array().unwrap()).collect();
+    assert_eq!(rows.len(), objects.len());
+    let (mut classes, mut texts, mut with_vector) = (0, 0, 0);
+    for (row, object) in rows.iter().zip(objects) {
+        expect_same(row, &of_line(object));
+        expect_same(row, &said_of(object));
+        let list = |name: &str| row[name].as_array().into_iter().flatten();
+        for (label, class) in list("attributes").zip(list("attribute_class_ids")) {
+            // A text has no class.
+            assert_eq!(class.is_null(), label == "Hi", "{row}");
+            *(if label == "Hi" { &mut texts } else { &mut classes }) += 1;
+        }
+        let wanted = object["vectors"][0].as_str().map(|text| gsttrt_core::vector::of_text(text).unwrap());
+        let wanted: Option<Vec<f64>> = wanted.map(|numbers| numbers.into_iter().map(f64::from).collect());
+        let found: Option<Vec<f64>> =
+            row["vector"].as_array().map(|numbers| numbers.iter().map(|number| number.as_f64().unwrap()).collect());
+        assert_eq!(found, wanted, "{row}");
+        with_vector += usize::from(!row["vector"].is_null());
+    }
+    assert!(classes > 0 && texts > 0 && with_vector > 0, "{classes} {texts} {with_vector}");
+
+    let (frames, lines) = run("frames", &[]);
+    for (row, line) in frames.iter().zip(&lines) {
+        for (row, line) in row["objects"].as_array().unwrap().iter().zip(line["detections"].as_array().unwrap()) {
+            expect_same(row, &of_line(line));
+            expect_same(row, &said_of(line));
+            assert!(row["vector"].is_null(), "they were not wanted: {row}");
+        }
+    }
+
+    let (tracks, lines) = run("tracks", &[]);
+    assert!(tracks.iter().any(|track| !track["attributes"].is_null()), "{tracks:?}");
+    for track in &tracks {
+        let mut objects = lines.iter().flat_map(|line| line["detections"].as_array().unwrap());
+        let last = objects.rfind(|object| object["track-id"] == track["track_id"]).unwrap();
+        expect_same(track, &said_of(last));
+    }
+}
+
+#[test]
+fn vectors_of_whole_frames_are_rows_without_a_box() {
+    let folder = scratch("parquet-vectors");
+    let vectors = embedder(&folder.join("reid.onnx"));
+    common::picture(&folder.join("picture.png"), 64, 48);
+    let run = |more: &[&str]| {
+        let given = ["--backend", "rten", "--nms", "layout=embed", "--parquet", "found.parquet"];
+        detect(&folder, "picture.png", &vectors, &[&given[..], more].concat())
+    };
+    let refused = run(&[]);
+    assert!(text(&refused.stderr).contains("What reid.onnx says has no column"), "{}", text(&refused.stderr));
+    let output = run(&["--vectors"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = rows(&folder.join("found.parquet"));
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    let length: f64 = row["vector"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap().powi(2)).sum();
+    assert!((length - 1.0).abs() < 1e-5 && row["label"].is_null() && row["x"].is_null(), "{row}");
+}
+
+/// What would be lost without a word is an error.
+#[test]
+fn a_table_has_the_vectors_of_one_model() {
+    let folder = scratch("parquet-two-vectors");
+    let vectors = embedder(&folder.join("reid.onnx"));
+    let other = embedder(&folder.join("faces.onnx"));
+    let models = [
+        ["--on-objects", &vectors, "--object-options", "layout=embed"],
+        ["--on-objects", &other, "--object-options", "layout=embed"],
+    ];
+    let more = ["--backend", "rten", "--frames", "2", "--vectors", "--parquet", "found.parquet"];
+    let output = detect(&folder, &sample(), &shapes(), &[&more[..], &models.concat()].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("Several models give vectors"), "{}", text(&output.stderr));
+    assert!(!files(&folder).iter().any(|file| file.contains("parquet")), "{:?}", files(&folder));
+}
+
 #[test]
 fn what_cannot_be_read_is_a_row_with_its_error() {
     let folder = scratch("parquet-unreadable");

@@ -25,8 +25,17 @@ pub enum CellType {
     Float32,
     Float64,
     Floats,
+    Texts,
+    /// A list of numbers, some of which may be unknown.
+    Int32s,
     /// A list of structures with these fields, none of which is such a list.
     Structures(&'static [ColumnName]),
+}
+
+impl CellType {
+    fn is_list(self) -> bool {
+        matches!(self, CellType::Floats | CellType::Texts | CellType::Int32s | CellType::Structures(_))
+    }
 }
 
 pub type ColumnName = (&'static str, CellType);
@@ -41,6 +50,8 @@ pub enum Cell {
     Float32(f32),
     Float64(f64),
     Floats(Vec<f32>),
+    Texts(Vec<String>),
+    Int32s(Vec<Option<i32>>),
     Structures(Vec<Vec<Cell>>),
 }
 
@@ -54,7 +65,10 @@ macro_rules! cell_of {
     )*};
 }
 
-cell_of!(String => Text, i32 => Int32, i64 => Int64, f32 => Float32, f64 => Float64, Vec<f32> => Floats);
+cell_of!(
+    String => Text, i32 => Int32, i64 => Int64, f32 => Float32, f64 => Float64, Vec<f32> => Floats, Vec<String> => Texts,
+    Vec<Option<i32>> => Int32s
+);
 
 impl<T: Into<Cell>> From<Option<T>> for Cell {
     fn from(value: Option<T>) -> Self {
@@ -138,6 +152,8 @@ fn schema_text(names: &[ColumnName]) -> String {
             CellType::Float32 => format!("OPTIONAL FLOAT {name};"),
             CellType::Float64 => format!("OPTIONAL DOUBLE {name};"),
             CellType::Floats => list("OPTIONAL FLOAT element;"),
+            CellType::Texts => list("OPTIONAL BYTE_ARRAY element (STRING);"),
+            CellType::Int32s => list("OPTIONAL INT32 element;"),
             CellType::Structures(fields) => {
                 let fields: String = fields.iter().map(field).collect();
                 list(&format!("OPTIONAL group element {{ {fields} }}"))
@@ -152,7 +168,7 @@ fn schema_text(names: &[ColumnName]) -> String {
 fn leaves(names: &[ColumnName], is_in_list: bool) -> Vec<LeafColumn> {
     let columns = names.iter().flat_map(|(_, kind)| match kind {
         CellType::Structures(fields) => leaves(fields, true),
-        kind => vec![LeafColumn::new(*kind, is_in_list || *kind == CellType::Floats)],
+        kind => vec![LeafColumn::new(*kind, is_in_list || kind.is_list())],
     });
     columns.collect()
 }
@@ -186,8 +202,8 @@ enum LeafValues {
 impl LeafColumn {
     fn new(kind: CellType, is_in_list: bool) -> Self {
         let values = match kind {
-            CellType::Text => LeafValues::Text(Vec::new()),
-            CellType::Int32 => LeafValues::Int32(Vec::new()),
+            CellType::Text | CellType::Texts => LeafValues::Text(Vec::new()),
+            CellType::Int32 | CellType::Int32s => LeafValues::Int32(Vec::new()),
             CellType::Int64 => LeafValues::Int64(Vec::new()),
             CellType::Float32 | CellType::Floats => LeafValues::Float32(Vec::new()),
             CellType::Float64 => LeafValues::Float64(Vec::new()),
@@ -201,8 +217,17 @@ impl LeafColumn {
         self.repetitions.push(repetition);
     }
 
-    /// A null, a value or a list of numbers, where the levels are those of what is around it.
-    fn add(&mut self, cell: &Cell, NestingLevels { definition, repetition, depth }: NestingLevels) {
+    /// The values of a list that has some, and whether each of them is there.
+    fn list(&mut self, are_there: impl Iterator<Item = bool>, around: NestingLevels) {
+        for (at, is_there) in are_there.enumerate() {
+            let repetition = if at == 0 { around.repetition } else { around.depth + 1 };
+            self.level(around.definition + if is_there { 3 } else { 2 }, repetition);
+        }
+    }
+
+    /// A null, a value or a list of values, where the levels are those of what is around it.
+    fn add(&mut self, cell: &Cell, around: NestingLevels) {
+        let NestingLevels { definition, repetition, .. } = around;
         match (cell, &mut self.values) {
             (Cell::Text(text), LeafValues::Text(values)) => values.push(text.as_str().into()),
             (Cell::Int32(number), LeafValues::Int32(values)) => values.push(*number),
@@ -211,12 +236,19 @@ impl LeafColumn {
             (Cell::Float64(number), LeafValues::Float64(values)) => values.push(*number),
             (Cell::Floats(numbers), LeafValues::Float32(values)) if !numbers.is_empty() => {
                 values.extend(numbers);
-                for at in 0..numbers.len() {
-                    self.level(definition + 3, if at == 0 { repetition } else { depth + 1 });
-                }
-                return;
+                return self.list(numbers.iter().map(|_| true), around);
             }
-            (Cell::Floats(numbers), _) if numbers.is_empty() => {}
+            (Cell::Texts(texts), LeafValues::Text(values)) if !texts.is_empty() => {
+                values.extend(texts.iter().map(|text| ByteArray::from(text.as_str())));
+                return self.list(texts.iter().map(|_| true), around);
+            }
+            (Cell::Int32s(numbers), LeafValues::Int32(values)) if !numbers.is_empty() => {
+                values.extend(numbers.iter().flatten());
+                return self.list(numbers.iter().map(Option::is_some), around);
+            }
+            (Cell::Floats(numbers), LeafValues::Float32(_)) if numbers.is_empty() => {}
+            (Cell::Texts(texts), LeafValues::Text(_)) if texts.is_empty() => {}
+            (Cell::Int32s(numbers), LeafValues::Int32(_)) if numbers.is_empty() => {}
             (cell, _) => {
                 debug_assert_eq!(*cell, Cell::Null, "a cell of another type than its column");
                 return self.level(definition, repetition);

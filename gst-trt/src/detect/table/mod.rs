@@ -73,6 +73,13 @@ impl ParquetTable {
             state.failure.get_or_insert_with(|| text.into());
             state.file = None;
         }
+        let has_several = frame.objects.iter().any(|object| object.vectors.len() > 1) || frame.vectors.len() > 1;
+        if has_several && state.rows.subject() != RowSubject::Tracks {
+            let text = "Several models give vectors, and a table has one column for them. Leave --vectors out, or write --json \
+                        FILE in place of --parquet.";
+            state.failure.get_or_insert_with(|| text.into());
+            state.file = None;
+        }
         let rows = state.rows.of_frame(source, frame);
         self.write(&mut state, rows);
     }

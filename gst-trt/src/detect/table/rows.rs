@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gsttrt_core::image::keypoints::ObjectKeypoints;
+use gsttrt_core::image::overlay::Attribute;
+use gsttrt_core::vector::of_text;
 use gsttrt_publish::record::{FrameRecord, ObjectRecord};
 use serde_json::Value;
 
@@ -17,7 +19,7 @@ pub enum RowSubject {
     Tracks,
 }
 
-use CellType::{Float32, Float64, Floats, Int32, Int64, Structures, Text};
+use CellType::{Float32, Float64, Floats, Int32, Int32s, Int64, Structures, Text, Texts};
 
 /// The columns of an object, which are also those of the structures in rows of frames.
 macro_rules! object_columns {
@@ -40,6 +42,10 @@ macro_rules! object_columns {
             ("mask_width", Int32),
             ("mask_height", Int32),
             ("mask_counts", Text),
+            ATTRIBUTES[0],
+            ATTRIBUTES[1],
+            ATTRIBUTES[2],
+            ("vector", Floats),
             $($after,)*
         ]
     };
@@ -51,6 +57,9 @@ const TIME: ColumnName = ("time", Float64);
 const WIDTH: ColumnName = ("width", Int32);
 const HEIGHT: ColumnName = ("height", Int32);
 const ERROR: ColumnName = ("error", Text);
+/// What models on objects say of an object, in the same order in each list.
+const ATTRIBUTES: [ColumnName; 3] =
+    [("attributes", Texts), ("attribute_class_ids", Int32s), ("attribute_confidences", Floats)];
 
 const OF_OBJECT: &[ColumnName] = object_columns!([], []);
 const OF_OBJECT_ROW: &[ColumnName] = object_columns!([SOURCE, FRAME, TIME, WIDTH, HEIGHT], [ERROR]);
@@ -76,6 +85,9 @@ const OF_TRACK_ROW: &[ColumnName] = &[
     ("h", Float32),
     WIDTH,
     HEIGHT,
+    ATTRIBUTES[0],
+    ATTRIBUTES[1],
+    ATTRIBUTES[2],
     ERROR,
 ];
 
@@ -99,6 +111,10 @@ pub struct RowMaker {
 impl RowMaker {
     pub fn new(subject: RowSubject) -> Self {
         RowMaker { subject, tracks: BTreeMap::new() }
+    }
+
+    pub fn subject(&self) -> RowSubject {
+        self.subject
     }
 
     /// The rows of a frame.
@@ -137,6 +153,10 @@ impl RowMaker {
         let class = (annotation.class, annotation.label.to_string());
         let track = self.tracks.entry((source.into(), id)).or_insert_with(|| TrackSummary::new(seen.clone()));
         track.add(seen, class);
+        // Where a frame that no model has seen has none, those of before stay.
+        if !object.is_predicted || !annotation.attributes.is_empty() {
+            track.attributes.clone_from(&annotation.attributes);
+        }
     }
 
     /// The rows of a source that has ended, or of all, with those of its tracks.
@@ -163,7 +183,8 @@ struct FramePlace {
     size: [i32; 2],
 }
 
-/// The columns of the objects of a frame; of a classifier those of its classes, and of a reader that of its text. These have no box.
+/// The columns of the objects of a frame; of a classifier those of its classes, of a reader that of its text, and that of the frame's
+/// vector. These have no box.
 fn objects(frame: &FrameRecord) -> Vec<Vec<Cell>> {
     let of_frame = |found: &Value, label: &str| {
         let mut cells = vec![Cell::Null; OF_OBJECT.len()];
@@ -174,7 +195,12 @@ fn objects(frame: &FrameRecord) -> Vec<Vec<Cell>> {
     };
     let classes = frame.classes.iter().flatten().map(|class| of_frame(class, "label"));
     let texts = frame.texts.iter().map(|text| of_frame(text, "text"));
-    frame.objects.iter().map(object).chain(classes).chain(texts).collect()
+    let vectors = frame.vectors.iter().map(|text| {
+        let mut cells = vec![Cell::Null; OF_OBJECT.len()];
+        *cells.last_mut().expect("there are columns") = of_text(text).into();
+        cells
+    });
+    frame.objects.iter().map(object).chain(classes).chain(texts).chain(vectors).collect()
 }
 
 fn object(object: &ObjectRecord) -> Vec<Cell> {
@@ -201,7 +227,20 @@ fn object(object: &ObjectRecord) -> Vec<Cell> {
         }
         None => cells.extend(vec![Cell::Null; 5]),
     }
+    cells.extend(attributes(&annotation.attributes));
+    cells.push(object.vectors.first().and_then(|text| of_text(text)).into());
     cells
+}
+
+/// Their labels, class ids and confidences, of which NaN is an unknown one; null where there are none.
+fn attributes(attributes: &[Attribute]) -> [Cell; 3] {
+    if attributes.is_empty() {
+        return [Cell::Null, Cell::Null, Cell::Null];
+    }
+    let labels: Vec<String> = attributes.iter().map(|attribute| attribute.label.clone()).collect();
+    let classes: Vec<Option<i32>> = attributes.iter().map(|attribute| attribute.class.map(|id| id as i32)).collect();
+    let confidences: Vec<f32> = attributes.iter().map(|attribute| attribute.confidence.unwrap_or(f32::NAN)).collect();
+    [labels.into(), classes.into(), confidences.into()]
 }
 
 /// Left, top, width and height.
@@ -231,6 +270,8 @@ struct TrackSummary {
     best: TrackSight,
     /// How often it had each class, and in which order they came.
     classes: HashMap<(Option<u32>, String), (u64, usize)>,
+    /// As it was last seen.
+    attributes: Vec<Attribute>,
     frames: u64,
     /// The sum.
     confidence: f64,
@@ -243,6 +284,7 @@ impl TrackSummary {
             best: first.clone(),
             first,
             classes: HashMap::new(),
+            attributes: Vec::new(),
             frames: 0,
             confidence: 0.0,
         }
@@ -281,6 +323,7 @@ impl TrackSummary {
         ];
         row.extend(self.best.box_cells.clone());
         row.extend(best.size.map(Cell::from));
+        row.extend(attributes(&self.attributes));
         row.push(Cell::Null);
         row
     }
@@ -311,6 +354,8 @@ mod tests {
                 Float32 => "FLOAT",
                 Float64 => "SECONDS",
                 Floats => "FLOATS",
+                Texts => "TEXTS",
+                Int32s => "COUNTS",
                 Structures(_) => "structures",
             };
             columns.iter().map(|(name, of)| (name.to_string(), kind(*of).to_string())).collect::<Vec<_>>()

@@ -30,11 +30,13 @@ pub struct ModelOutcome {
     pub may_give_objects: bool,
     /// Its results are known to be of each pixel.
     pub is_map: bool,
+    /// Its results are known to be vectors.
+    pub is_vector: bool,
 }
 
 impl Default for ModelOutcome {
     fn default() -> Self {
-        ModelOutcome { classes: Vec::new(), may_give_objects: true, is_map: false }
+        ModelOutcome { classes: Vec::new(), may_give_objects: true, is_map: false, is_vector: false }
     }
 }
 
@@ -77,6 +79,7 @@ impl ModelSettings<'_> {
             Ok((format, _)) => {
                 outcome.may_give_objects = format.has_boxes();
                 outcome.is_map = format.is_map();
+                outcome.is_vector = format.is_embedding();
             }
             // Each of its sources would fail.
             Err(unfit) if unfit.is_certain => return Err(problem(unfit.key, unfit.text)),
