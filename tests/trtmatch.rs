@@ -260,6 +260,31 @@ fn the_former_gallery_stays_where_the_new_one_is_wrong() {
 }
 
 #[test]
+fn names_that_cannot_be_told_apart_are_told_once() {
+    let path = people("match-same-vector");
+    let mut clip = Clip::new(&path, "");
+    assert_eq!((clip.name(seen(&BOB)), clip.line.said()), ("Bob".into(), vec![]));
+    // Half as long is the same vector.
+    add(&path, &[("Eve", [0.0, 0.5, 0.0])]);
+    let mut said = Vec::new();
+    wait_until("a warning", LIMIT, || {
+        assert_eq!(clip.name(seen(&BOB)), "Bob", "the first one");
+        said.extend(clip.line.said());
+        !said.is_empty()
+    });
+    assert!(
+        said[0].contains("“Bob” and “Eve” have the same vector") && said[0].contains("is called “Bob”"),
+        "{said:?}"
+    );
+    (0..9).for_each(|_| drop(clip.push(&[seen(&ADA)])));
+    assert_eq!(clip.line.said(), [""; 0]);
+    // At the start, too.
+    let mut clip = Clip::new(&path, "");
+    clip.push(&[]);
+    assert_eq!(clip.line.said().len(), 1);
+}
+
+#[test]
 fn mistakes_are_told() {
     let folder = scratch("match-mistakes");
     let line = |gallery: &str| launch(&format!("videotestsrc num-buffers=1 ! trtmatch {gallery} ! fakesink"));

@@ -127,6 +127,9 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     drop(task);
     file::change(&args.gallery, |_| true, &entries)?;
     let all = file::read(&args.gallery)?;
+    if let Some(warning) = file::shared_vector(&args.gallery, &all) {
+        print_error(&format!("Warning: {}", warning.message()));
+    }
     let (name, gallery) = (&args.name, args.gallery.display());
     print(&format!(
         "{name}: {} of {} numbers written to {gallery}, which has {} of {}",

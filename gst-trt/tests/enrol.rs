@@ -54,6 +54,26 @@ fn names_are_added_and_removed() {
     assert_eq!(files(&folder), ["people.jsonl", "photos", "red.png", "reid.onnx"], "nothing is left over");
 }
 
+#[test]
+fn two_names_of_one_picture_are_told() {
+    let folder = scratch("enrol-twice");
+    embedder(&folder.join("reid.onnx"));
+    coloured(&folder.join("red.png"), 0xffff_0000);
+    coloured(&folder.join("green.png"), 0xff00_ff00);
+    let enrol = |name: &str, picture: &str| {
+        let shown = succeed(&folder, &["enrol", name, picture, "--model", "reid.onnx", "--gallery", "people.jsonl"]);
+        text(&shown.stderr).to_string()
+    };
+    for (name, picture) in [("Ada", "red.png"), ("Ada", "red.png"), ("Bob", "green.png")] {
+        let said = enrol(name, picture);
+        assert!(!said.contains("Warning"), "{said}");
+    }
+    let said = enrol("Eve", "red.png");
+    assert!(said.contains("Warning: In the gallery people.jsonl “Ada” and “Eve” have the same vector"), "{said}");
+    assert!(said.contains("is called “Ada”.") && said.contains("gst-trt enrol --remove"), "{said}");
+    assert_eq!(gallery(&folder).names().len(), 3, "it is there");
+}
+
 /// A face of a detector: its box, score, class, and where ArcFace's picture of it of 56x56 pixels begins.
 fn face([left, top]: [f32; 2], score: f32) -> [f32; 16] {
     let points = [38.2946, 51.6963, 73.5318, 51.5014, 56.0252, 71.7366, 41.5493, 92.3655, 70.7299, 92.2041];

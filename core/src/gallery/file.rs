@@ -70,6 +70,22 @@ pub fn read(path: &Path) -> Result<Gallery> {
     Ok(Gallery::new(entries))
 }
 
+/// A warning where names of the gallery of that file have one vector: whoever is like it has the first name.
+pub fn shared_vector(path: &Path, gallery: &Gallery) -> Option<Error> {
+    let (first, second, others) = gallery.shared_vector()?;
+    let more = match others {
+        0 => String::new(),
+        1 => ", and another vector has several names, too".into(),
+        others => format!(", and {others} other vectors have several names, too"),
+    };
+    let what = format!(
+        "In the gallery {} “{first}” and “{second}” have the same vector, so who is like it is called “{first}”{more}",
+        path.display()
+    );
+    let remedy = "Remove the wrong name with gst-trt enrol --remove, and add it with other pictures";
+    Some(Error::new(ErrorKind::Settings, what).remedy(remedy))
+}
+
 /// Changes the file: leaves out the lines of names that `keeps` does not keep, and adds entries behind the others. Returns
 /// how many were left out. Where there is no such file, one is made that only this user may read.
 ///

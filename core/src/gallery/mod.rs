@@ -91,6 +91,26 @@ impl Gallery {
         self.owners.is_empty()
     }
 
+    /// The first two names that have one vector, and how many other vectors have another name, too. Of such a vector nobody can tell
+    /// whom it shows: [`Gallery::find`] gives the first name.
+    pub fn shared_vector(&self) -> Option<(&str, &str, usize)> {
+        let size = self.dims().div_ceil(LANES).max(1);
+        let mut first: HashMap<u64, usize> = HashMap::with_capacity(self.len());
+        let (mut pair, mut others) = (None, 0);
+        for (at, vector) in self.vectors.chunks_exact(size).enumerate() {
+            let known = *first.entry(bits_hash(vector)).or_insert(at);
+            if self.owners[known] == self.owners[at] || self.vectors[known * size..][..size] != *vector {
+                continue;
+            }
+            match pair {
+                None => pair = Some((known, at)),
+                Some(_) => others += 1,
+            }
+        }
+        let name = |at: usize| self.names[self.owners[at] as usize].as_str();
+        pair.map(|(known, at)| (name(known), name(at), others))
+    }
+
     /// For each vector, all of the length 1, the names that it is most like: at most `most`, the most similar first, of equals
     /// the one that comes first in the gallery. Those of other dimensions are like nobody.
     pub fn find(&self, vectors: &[&[f32]], most: usize) -> Vec<Vec<Likeness>> {
@@ -143,6 +163,12 @@ impl Gallery {
             }
         }
     }
+}
+
+/// Equal vectors have the same: 0 is -0. FNV-1a, of whole numbers in place of bytes.
+fn bits_hash(vector: &[Lanes]) -> u64 {
+    let bits = vector.as_flattened().iter().map(|value| u64::from((value + 0.0).to_bits()));
+    bits.fold(0xcbf2_9ce4_8422_2325, |hash, bits| (hash ^ bits).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The products of a known vector with several others, as [`crate::vector::product`] adds them.
@@ -215,6 +241,23 @@ mod tests {
         // What a file may not have.
         let odd = Gallery::new([entry("a", &[0.0; 3]), entry("b", &[1.0, f32::NAN, 0.0]), entry("c", &[1.0, 0.0])]);
         assert_eq!(odd.names(), ["c"]);
+    }
+
+    #[test]
+    fn vectors_of_several_names_are_found() {
+        let none = [entry("ada", &[1.0, 0.0]), entry("ada", &[2.0, 0.0]), entry("bob", &[0.0, 1.0])];
+        assert_eq!(Gallery::new(none).shared_vector(), None, "one name may have a vector twice");
+        assert_eq!(Gallery::new([]).shared_vector(), None);
+        let long = |last: f32| [&[1.0; 39][..], &[last]].concat();
+        let gallery = Gallery::new([
+            entry("ada", &long(0.5)),
+            entry("bob", &long(-0.5)),
+            entry("eve", &long(0.0)),
+            entry("bob", &long(0.5)),
+            entry("ada", &long(-0.0)),
+            entry("eve", &long(0.5)),
+        ]);
+        assert_eq!(gallery.shared_vector(), Some(("ada", "bob", 2)));
     }
 
     /// Against one product after the other, with sizes that fill registers and groups, and that do not.

@@ -57,7 +57,7 @@ impl WatchedGallery {
     fn open_every(path: &Path, every: Duration) -> Result<WatchedGallery> {
         let seen = mark(path);
         let gallery = Arc::new(file::read(path)?);
-        let warning = Mutex::new(nobody(path, &gallery));
+        let warning = Mutex::new(warning(path, &gallery));
         let current = Arc::new(Current { gallery: Mutex::new(gallery), warning });
         // Nothing is ever sent: the thread waits for the end of it.
         let (end, ended) = mpsc::sync_channel::<()>(0);
@@ -89,11 +89,13 @@ impl WatchedGallery {
     }
 }
 
-/// A gallery without vectors is one, but hardly wanted.
-fn nobody(path: &Path, gallery: &Gallery) -> Option<Error> {
-    let what = || format!("The gallery {} has no vectors, and all objects are unknown", path.display());
-    let warning = || Error::new(ErrorKind::Settings, what());
-    gallery.is_empty().then(|| warning().remedy("Add names with gst-trt enrol; the file is read again then"))
+/// What can be used, but is hardly wanted: a gallery without vectors, and names that nobody can tell apart.
+fn warning(path: &Path, gallery: &Gallery) -> Option<Error> {
+    if !gallery.is_empty() {
+        return file::shared_vector(path, gallery);
+    }
+    let what = format!("The gallery {} has no vectors, and all objects are unknown", path.display());
+    Some(Error::new(ErrorKind::Settings, what).remedy("Add names with gst-trt enrol; the file is read again then"))
 }
 
 /// The file as it was read, and as it was at the last look.
@@ -136,7 +138,7 @@ impl Current {
         }
         let (gallery, warning) = match file::read(path) {
             Ok(gallery) => {
-                let warning = nobody(path, &gallery);
+                let warning = warning(path, &gallery);
                 (Some(Arc::new(gallery)), warning)
             }
             Err(error) => (None, Some(error.and_remedy("The former gallery stays until then"))),
@@ -155,8 +157,10 @@ mod tests {
     use crate::gallery::GalleryEntry;
     use crate::test::{LIMIT, scratch, wait_until};
 
+    /// Each name has a vector of its own.
     fn add(path: &Path, name: &str) {
-        file::change(path, |_| true, &[GalleryEntry::new(name, &[1.0, 0.0]).unwrap()]).unwrap();
+        let vector = [1.0, f32::from(name.as_bytes()[0])];
+        file::change(path, |_| true, &[GalleryEntry::new(name, &vector).unwrap()]).unwrap();
     }
 
     fn open(path: &Path) -> WatchedGallery {
