@@ -44,10 +44,12 @@ struct Seen<'a> {
     id: Option<i32>,
     vector: Option<&'a [f32]>,
     is_held: bool,
+    /// Width and height in pixels.
+    size: (u32, u32),
 }
 
 fn seen(vector: &[f32]) -> Seen<'_> {
-    Seen { id: None, vector: Some(vector), is_held: false }
+    Seen { id: None, vector: Some(vector), is_held: false, size: (40, 80) }
 }
 
 fn tracked(id: i32, vector: &[f32]) -> Seen<'_> {
@@ -57,8 +59,8 @@ fn tracked(id: i32, vector: &[f32]) -> Seen<'_> {
 /// A frame without a picture: no element may read it.
 fn frame(objects: &[Seen]) -> gst::Buffer {
     let mut buffer = gst::Buffer::new();
-    for &Seen { id, vector, is_held } in objects {
-        let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "person", (0, 0, 40, 80));
+    for &Seen { id, vector, is_held, size: (width, height) } in objects {
+        let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "person", (0, 0, width, height));
         if let Some(id) = id {
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
         }
@@ -191,6 +193,24 @@ fn looks_at_an_object_vote() {
     // Who is not recognised any more loses the name.
     assert!((0..60).map(|_| clip.name(tracked(8, &STRANGER))).any(|name| name.is_empty()));
     assert_eq!(clip.told(), [(8, None, Some("Bob".into()))]);
+}
+
+/// What is far away is easily taken for another.
+#[test]
+fn a_small_look_does_not_outvote_a_large_one() {
+    let mut clip = Clip::new(&people("match-sizes"), "");
+    let small = |id, vector| Seen { size: (4, 8), ..tracked(id, vector) };
+    assert_eq!(clip.name(small(7, &BOB)), "Bob");
+    assert_eq!(clip.name(tracked(7, &ADA)), "Ada");
+    for _ in 0..5 {
+        assert_eq!(clip.name(small(7, &BOB)), "Ada");
+        assert_eq!(clip.name(small(7, &STRANGER)), "Ada");
+    }
+    let ada = Some("Ada".to_string());
+    let bob = Some("Bob".to_string());
+    assert_eq!(clip.told(), [(7, bob.clone(), None), (7, ada, bob)]);
+    // Foreign elements may give boxes without a size.
+    assert_eq!(clip.name(Seen { size: (0, 0), ..tracked(8, &BOB) }), "Bob");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use gsttrt_core::identity::{
 use gsttrt_core::image::overlay::Annotation;
 
 use super::settings::MatchSettings;
-use super::sharing;
+use super::{look_quality, sharing};
 use crate::gst::meta::identity;
 use crate::gst::meta::read::MetaObjects;
 use crate::gst::meta::vector::AttachedVector;
@@ -105,9 +105,7 @@ impl CameraIdentities {
             .zip(&looks)
             .map(|(&(region, track), looks)| {
                 let annotation = &objects.annotations[region];
-                let size = annotation.bbox.width() * annotation.bbox.height();
-                let quality = size * annotation.confidence.unwrap_or(1.0);
-                SeenObject { track, label: &annotation.label, quality, looks }
+                SeenObject { track, label: &annotation.label, quality: look_quality(annotation), looks }
             })
             .collect();
         let SeenFrame { ids, changes, warning } = self.joined.see(&seen, now, Instant::now());

@@ -27,6 +27,13 @@ pub mod sharing;
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::image::overlay::Annotation;
+
+/// How much a look at an object can tell: the area of its box in pixels, times its confidence. How sharp the picture is, no meta says.
+fn look_quality(annotation: &Annotation) -> f32 {
+    let size = annotation.bbox.width() * annotation.bbox.height();
+    size * annotation.confidence.unwrap_or(1.0)
+}
 
 glib::wrapper! {
     pub struct TrtMatch(ObjectSubclass<imp::TrtMatch>) @extends gst_base::BaseTransform, gst::Element, gst::Object;

@@ -10,6 +10,7 @@ use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::track::History;
 use gsttrt_core::vector::normalise;
 
+use super::look_quality;
 use crate::gst::meta::attributes;
 use crate::gst::meta::read::MetaObjects;
 use crate::gst::meta::tensor::ObjectRegion;
@@ -147,7 +148,8 @@ impl ObjectNames {
                 (Some(id), None) if self.tracks.of(id).is_none() => continue,
                 (Some(id), names) => {
                     let track = self.tracks.entry(id);
-                    names.into_iter().for_each(|names| track.votes.add(names, options.threshold));
+                    let quality = look_quality(annotation);
+                    names.into_iter().for_each(|names| track.votes.add(names, options.threshold, quality));
                     let decided: Vec<Likeness> = track.votes.decision().take(options.top_k as usize).collect();
                     let name = decided.first().map(|found| found.name);
                     let before = std::mem::replace(&mut track.told, name);
