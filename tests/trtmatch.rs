@@ -56,6 +56,15 @@ fn tracked(id: i32, vector: &[f32]) -> Seen<'_> {
     Seen { id: Some(id), ..seen(vector) }
 }
 
+/// A vector, as metas have it.
+fn param_of(vector: &[f32]) -> gst::Structure {
+    let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+    gst::Structure::builder("vector")
+        .field("dims", vector.len() as u32)
+        .field("values", gst::Buffer::from_slice(bytes))
+        .build()
+}
+
 /// A frame without a picture: no element may read it.
 fn frame(objects: &[Seen]) -> gst::Buffer {
     let mut buffer = gst::Buffer::new();
@@ -65,11 +74,7 @@ fn frame(objects: &[Seen]) -> gst::Buffer {
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
         }
         if let Some(vector) = vector {
-            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let mut param = gst::Structure::builder("vector")
-                .field("dims", vector.len() as u32)
-                .field("values", gst::Buffer::from_slice(bytes))
-                .build();
+            let mut param = param_of(vector);
             if is_held {
                 param.set("held", true);
             }
@@ -364,6 +369,42 @@ fn names_are_texts_and_nothing_else() {
     assert_eq!(clip.names(&objects), odd);
     let told: Vec<Option<String>> = clip.told().into_iter().map(|(_, name, _)| name).collect();
     assert_eq!(told, odd.map(|name| Some(name.to_string())));
+}
+
+/// A tracker that compares vectors gives a crowd its ids, and the gallery its names.
+#[test]
+fn a_thousand_objects_of_a_frame_are_followed_and_named() {
+    const COUNT: usize = 1000;
+    const NAMES: usize = 50;
+    let path = scratch("match-thousand").join("people.jsonl");
+    let look =
+        |number: usize| -> Vec<f32> { (0..NAMES).map(|at| if at == number % NAMES { 1.0 } else { 0.0 }).collect() };
+    let name = |number: usize| format!("n{}", number % NAMES);
+    let known: Vec<GalleryEntry> =
+        (0..NAMES).map(|number| GalleryEntry::new(&name(number), &look(number)).unwrap()).collect();
+    file::change(&path, |_| true, &known).unwrap();
+    let mut line = Line::parse(&format!("trttrack tracker=botsort ! trtmatch gallery={}", path.display()));
+    line.caps("NV12", 1920, 2304);
+    let wanted: Vec<String> = (0..COUNT).map(name).collect();
+    for number in 0..3 {
+        let mut buffer = gst::Buffer::new();
+        let frame = buffer.get_mut().unwrap();
+        frame.set_pts(gst::ClockTime::from_nseconds(number * FRAME));
+        for object in 0..COUNT {
+            let (column, row) = (object as u32 % 40, object as u32 / 40);
+            let mut region = VideoRegionOfInterestMeta::add(frame, "person", (48 * column, 90 * row, 40, 80));
+            region.add_param(param_of(&look(object)));
+        }
+        assert_eq!(names(&line.push(buffer)), wanted, "frame {number}");
+    }
+    let told = line.messages().into_iter().filter(|message| message.name() == "trt-match");
+    let mut ids: Vec<u64> = told.map(|message| message.get("track-id").unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), COUNT, "each once, with an id of its own");
+    assert_eq!(line.said(), [""; 0]);
+    let stats: gst::Structure = line.element("trtmatch").property("stats");
+    assert_eq!(stats.get::<u64>("objects"), Ok(3 * COUNT as u64));
 }
 
 // ------------------------------------------------------------------------------------------- the whole chain

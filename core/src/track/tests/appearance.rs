@@ -250,6 +250,51 @@ fn appearance_avoids_most_switches_of_look_alikes_that_return() {
     }
 }
 
+/// Side by side; of every other object each third frame has no vector.
+#[test]
+fn a_thousand_objects_with_vectors_keep_their_ids() {
+    let mut random = Random(12);
+    let looks: Vec<Vec<f32>> = (0..1000).map(|_| random_vector(&mut random, 128)).collect();
+    for [kind, _] in KINDS {
+        let mut clip = clip(kind);
+        let mut given = Vec::new();
+        for frame in 0..8u16 {
+            let seen = (0u16..).zip(&looks).map(|(number, look)| {
+                let place = [number % 40, number / 40].map(f32::from);
+                let seen = at(100.0 + 44.0 * place[0] + 3.0 * f32::from(frame), 100.0 + 88.0 * place[1]);
+                let is_blind = frame % 3 == 2 && number % 2 == 0;
+                if is_blind { seen } else { looking(seen, look) }
+            });
+            given.push(clip.push(&seen.collect::<Vec<_>>()));
+        }
+        let mut ids = given[4].clone();
+        assert!(given[5..].iter().all(|later| *later == ids), "{kind:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert!(ids.len() == looks.len() && ids[0] > 0, "{kind:?}: {}", ids.len());
+    }
+}
+
+/// None of them can be told from another one.
+#[test]
+fn a_thousand_that_look_alike_at_one_place_take_no_time_without_end() {
+    let mut random = Random(13);
+    let look = random_vector(&mut random, 16);
+    for [kind, _] in KINDS {
+        let mut clip = clip(kind);
+        let place = |number: u16| at(300.0 + f32::from(number % 7), 300.0 + f32::from(number % 11));
+        let found: Vec<TrackInput> = (0..1000).map(|number| looking(place(number), &look)).collect();
+        for _ in 0..3 {
+            let mut given = clip.push(&found);
+            given.retain(|&id| id != 0);
+            let count = given.len();
+            given.sort_unstable();
+            given.dedup();
+            assert!(count > 0 && given.len() == count, "{kind:?}: {count}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_allocated_with_vectors_either() {
     let mut random = Random(100);
