@@ -245,18 +245,23 @@ fn parse(line: &[u8]) -> std::result::Result<GalleryEntry, String> {
     }
     let name = value.get("name").and_then(Value::as_str).ok_or("it has no name, which is a text")?;
     check_name(name)?;
-    let vector = match value.get("vector") {
-        Some(Value::Array(numbers)) => {
-            let numbers = numbers.iter().map(|number| Some(number.as_f64()? as f32)).collect::<Option<Vec<f32>>>();
-            numbers.ok_or("its vector has something that is no number")?
-        }
-        Some(Value::String(text)) => {
-            vector::of_text(text).ok_or("its vector is a text, and not base64 of numbers with 4 bytes each")?
-        }
-        _ => return Err("it has no vector, which is a list of numbers or base64".into()),
-    };
+    let vector = numbers(value.get("vector").unwrap_or(&Value::Null))?;
     check_vector(&vector)?;
     Ok(GalleryEntry { name: name.into(), vector })
+}
+
+/// Those of a vector as JSON has it, or why it is none.
+pub fn numbers(vector: &Value) -> std::result::Result<Vec<f32>, &'static str> {
+    match vector {
+        Value::Array(numbers) => {
+            let numbers = numbers.iter().map(|number| Some(number.as_f64()? as f32)).collect::<Option<Vec<f32>>>();
+            numbers.ok_or("the vector has something that is no number")
+        }
+        Value::String(text) => {
+            vector::of_text(text).ok_or("the vector is a text, and not base64 of numbers with 4 bytes each")
+        }
+        _ => Err("it has no vector, which is a list of numbers or base64"),
+    }
 }
 
 /// Names are shown, and go to other programs: one line, and what texts of C can hold.

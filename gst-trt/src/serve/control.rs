@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gsttrt_core::gallery::GalleryEntry;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
@@ -37,6 +38,9 @@ pub trait Control: Send + Sync {
 
     /// The galleries that models have their names from. Looks at their files.
     fn galleries(&self) -> Vec<GalleryStatus>;
+
+    /// Adds a vector to a name of the gallery of a model, and the name where it has none. Changes its file.
+    fn enrol(&self, gallery: &str, entry: &GalleryEntry) -> Result<EnrolledVector, Refused>;
 
     /// Removes a name with all of its vectors from the gallery of a model. Changes its file.
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused>;
@@ -313,6 +317,18 @@ pub struct GalleryStatus {
     pub vectors: usize,
     /// Why the file cannot be read. The sources have the names that it had before.
     pub error: Option<String>,
+}
+
+/// What has become of a gallery.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EnrolledVector {
+    /// Whom the vector shows.
+    pub name: String,
+    /// Of all names together.
+    pub vectors: usize,
+    /// That names cannot be told apart.
+    pub warning: Option<String>,
 }
 
 /// Since the start.

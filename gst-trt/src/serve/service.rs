@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gsttrt_core::cuda::driver;
+use gsttrt_core::gallery::GalleryEntry;
 use tokio::sync::watch;
 
 use super::archive::{Archives, FoundRecording, Recording};
 use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
-use super::control::{Control, GalleryStatus, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
+use super::control::{
+    Control, EnrolledVector, GalleryStatus, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus,
+};
 use super::galleries;
 use super::gpus::Gpus;
 use super::identities::ServedIdentities;
@@ -396,6 +399,10 @@ impl Control for Service {
 
     fn galleries(&self) -> Vec<GalleryStatus> {
         galleries::all(&self.model_configs())
+    }
+
+    fn enrol(&self, gallery: &str, entry: &GalleryEntry) -> Result<EnrolledVector, Refused> {
+        galleries::enrol(&self.model_configs(), gallery, entry)
     }
 
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {

@@ -139,6 +139,26 @@ fn names_of_a_gallery_are_given_and_forgotten() {
     wait_for(&service, "one", |_, names| names.is_empty());
     assert_eq!(ask(&address, "DELETE", "/galleries/looks/Ada", TOKEN, "").0, 404);
     assert!(!std::fs::read_to_string(&people).unwrap().contains("Ada"));
+    // Whoever is added is recognised.
+    let add = |path: &str, token: &str, vector: &str| {
+        let (status, text) = ask(&address, "POST", path, token, &format!("{{\"vector\": {vector}}}"));
+        (status, String::from_utf8(text).unwrap())
+    };
+    assert_eq!(add("/galleries/looks/Eve", "", "[1, 1, 1]").0, 401);
+    let refused = add("/galleries/looks/Eve", TOKEN, "[1, 1]");
+    assert!(refused.0 == 400 && refused.1.contains("have 3 numbers, and the new ones 2"), "{refused:?}");
+    assert_eq!(add("/galleries/shapes/Eve", TOKEN, "[1, 1, 1]").0, 404);
+    let (status, added) = add("/galleries/looks/Eve", TOKEN, "[1, 1, 1]");
+    assert_eq!(status, 201, "{added}");
+    let added: Value = serde_json::from_str(&added).unwrap();
+    assert_eq!(added, serde_json::json!({ "name": "Eve", "vectors": 2, "warning": null }));
+    wait_for(&service, "one", |_, names| names == ["Eve"]);
+    let (_, added) = add("/galleries/looks/Tom", TOKEN, "[2, 2, 2]");
+    assert!(added.contains("“Eve” and “Tom” have the same vector"), "{added}");
+    std::fs::remove_file(&people).unwrap();
+    let refused = add("/galleries/looks/Eve", TOKEN, "[1, 1, 1]");
+    assert!(refused.0 == 400 && refused.1.contains("There is no gallery"), "{refused:?}");
+    assert!(!people.exists(), "all others would be lost");
     assert_eq!(service.end().0.code(), Some(0));
 }
 

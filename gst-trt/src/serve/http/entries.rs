@@ -8,6 +8,7 @@ use axum::extract::{FromRequestParts, Path as Segments, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gsttrt_core::gallery::{GalleryEntry, file};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -116,6 +117,27 @@ pub async fn replace_model(
 pub async fn galleries(State(context): State<Arc<ServerState>>) -> Result<Response, ApiError> {
     let galleries = context.in_background(|service| Ok(service.galleries())).await?;
     Ok(json(StatusCode::OK, &galleries))
+}
+
+/// Adds a vector to a name of a gallery.
+pub async fn enrol(
+    State(context): State<Arc<ServerState>>,
+    PathName((gallery, name)): PathName<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let wish = object(request, context.limits.body).await?;
+    let wrong = |why: &str| {
+        let remedy = "Send {\"vector\": [0.1, 0.2]} with all numbers of the model, or base64 of them as 32-bit floats";
+        ApiError::new(StatusCode::BAD_REQUEST, format!("Nothing is added: {why}. {remedy}."))
+    };
+    let vector = match (wish.get("vector"), wish.len()) {
+        (Some(vector), 1) => file::numbers(vector).map_err(wrong)?,
+        _ => return Err(wrong("the body has one key, vector")),
+    };
+    let entry = GalleryEntry::new(&name, &vector);
+    let entry = entry.map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.message()))?;
+    let added = context.in_background(move |service| service.enrol(&gallery, &entry)).await?;
+    Ok(json(StatusCode::CREATED, &added))
 }
 
 /// Removes a name from a gallery.

@@ -22,7 +22,7 @@ pub fn all(context: Arc<ServerState>) -> Router {
         .route("/models", get(entries::models))
         .route("/models/{name}", put(entries::replace_model))
         .route("/galleries", get(entries::galleries))
-        .route("/galleries/{name}/{person}", delete(entries::forget))
+        .route("/galleries/{name}/{person}", post(entries::enrol).delete(entries::forget))
         .route("/identities", get(entries::identities).delete(entries::forget_identities))
         .route("/identities/{id}", delete(entries::forget_identity))
         .route("/recordings", get(recordings::recordings))

@@ -6,10 +6,11 @@ use super::*;
 const ADDED: &str = r#"{"name": "gate", "address": "rtsp://gate/1"}"#;
 
 /// All that changes something.
-const CHANGES: [(&str, &str, &str); 6] = [
+const CHANGES: [(&str, &str, &str); 7] = [
     ("POST", "/sources", ADDED),
     ("DELETE", "/sources/door", ""),
     ("PUT", "/models/yolo", r#"{"file": "b.onnx"}"#),
+    ("POST", "/galleries/faces/Ada", r#"{"vector": [1, 0, 0]}"#),
     ("DELETE", "/galleries/faces/Ada", ""),
     ("DELETE", "/identities", ""),
     ("DELETE", "/identities/1", ""),

@@ -103,7 +103,7 @@ fn bodies(cases: &mut Vec<Case>) {
         &deep_key,
     ];
     for body in odd {
-        for (method, path) in [("POST", "/sources"), ("PUT", "/models/yolo")] {
+        for (method, path) in [("POST", "/sources"), ("PUT", "/models/yolo"), ("POST", "/galleries/faces/Ada")] {
             let name = format!("{method} {:.40}", body);
             let bytes = with_body(method, path, body.as_bytes());
             cases.push(Case { name, bytes, expected: Expected::Error(&[400]) });

@@ -89,6 +89,45 @@ fn names_of_galleries_are_listed_and_removed() {
 }
 
 #[test]
+fn vectors_are_added_to_galleries() {
+    let service = FakeService::new(&[]);
+    let server = serve(&service);
+    let as_text = gsttrt_core::vector::to_text(&[0.5, 0.0, -2.0]);
+    for (name, body) in [
+        ("Ada", r#"{"vector": [0.5, 0, -2]}"#.to_string()),
+        ("R%2F2%20%26%20co", format!(r#"{{"vector": "{as_text}"}}"#)),
+    ] {
+        let added = change(&server, "POST", &format!("/galleries/faces/{name}"), &body).expect(201).json();
+        assert_eq!((&added["vectors"], &added["warning"]), (&json!(1), &json!("[0.5, 0.0, -2.0]")), "{added}");
+    }
+    assert_eq!(*service.people.lock().unwrap(), ["Ada", "R/2 & co"]);
+    let many = vec!["1"; 4097].join(",");
+    for (path, body, says) in [
+        ("/galleries/faces/Ada", "{}", "one key, vector"),
+        ("/galleries/faces/Ada", r#"{"vector": [1, 0, 0], "name": "Eve"}"#, "one key, vector"),
+        ("/galleries/faces/Ada", r#"{"vector": 7}"#, "a list of numbers or base64"),
+        ("/galleries/faces/Ada", r#"{"vector": [1, "0", 0]}"#, "something that is no number"),
+        ("/galleries/faces/Ada", r#"{"vector": "people.jsonl"}"#, "not base64"),
+        ("/galleries/faces/Ada", r#"{"vector": []}"#, "must have 1 to 4096"),
+        ("/galleries/faces/Ada", &*format!(r#"{{"vector": [{many}]}}"#), "must have 1 to 4096"),
+        ("/galleries/faces/Ada", r#"{"vector": [0, 0, 0]}"#, "no length"),
+        ("/galleries/faces/Ada", r#"{"vector": [1e40, 0, 0]}"#, "no length"),
+        ("/galleries/faces/Ada", r#"{"vector": [1, 0]}"#, "have 3 numbers"),
+        ("/galleries/faces/a%0Ab", r#"{"vector": [1, 0, 0]}"#, "control characters"),
+        ("/galleries/faces/%20", r#"{"vector": [1, 0, 0]}"#, "the name is empty"),
+        (&*format!("/galleries/faces/{}", "x".repeat(257)), r#"{"vector": [1, 0, 0]}"#, "longer than 256 bytes"),
+        ("/galleries/faces/%FF", r#"{"vector": [1, 0, 0]}"#, "UTF-8"),
+    ] {
+        change(&server, "POST", path, body).expect_error(400, &[says]);
+    }
+    let to_nobody = change(&server, "POST", "/galleries/cars/Ada", r#"{"vector": [1, 0, 0]}"#);
+    to_nobody.expect_error(404, &["no gallery “cars”", "GET /galleries"]);
+    let long = format!(r#"{{"vector": "{}"}}"#, "A".repeat(64 << 10));
+    change(&server, "POST", "/galleries/faces/Ada", &long).expect_error(413, &["too long"]);
+    assert_eq!(service.people.lock().unwrap().len(), 2);
+}
+
+#[test]
 fn objects_of_several_sources_are_listed_and_removed() {
     let service = FakeService::new(&[]);
     let server = serve(&service);

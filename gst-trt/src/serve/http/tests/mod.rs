@@ -26,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gsttrt_core::gallery::GalleryEntry;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -216,6 +217,18 @@ impl Control for FakeService {
         let names = self.people.lock().unwrap().clone();
         let vectors = 2 * names.len();
         vec![GalleryStatus { name: "faces".into(), file: "people.jsonl".into(), names, vectors, error: None }]
+    }
+
+    fn enrol(&self, gallery: &str, entry: &GalleryEntry) -> Result<EnrolledVector, Refused> {
+        if gallery != "faces" {
+            return Err(Refused::Unknown(format!("There is no gallery “{gallery}”. GET /galleries lists them.")));
+        }
+        if entry.vector.len() != 3 {
+            return Err(Refused::Invalid("The vectors of the gallery have 3 numbers. Use its model.".into()));
+        }
+        self.people.lock().unwrap().push(entry.name.clone());
+        let warning = Some(format!("{:?}", entry.vector));
+        Ok(EnrolledVector { name: entry.name.clone(), vectors: 1, warning })
     }
 
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {
