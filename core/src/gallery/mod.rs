@@ -168,7 +168,7 @@ impl Gallery {
 /// Equal vectors have the same: 0 is -0. FNV-1a, of whole numbers in place of bytes.
 fn bits_hash(vector: &[Lanes]) -> u64 {
     let bits = vector.as_flattened().iter().map(|value| u64::from((value + 0.0).to_bits()));
-    bits.fold(0xcbf2_9ce4_8422_2325, |hash, bits| (hash ^ bits).wrapping_mul(0x0100_0000_01b3))
+    bits.fold(0xcbf2_9ce4_8422_2325, |hash: u64, bits| (hash ^ bits).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The products of a known vector with several others, as [`crate::vector::product`] adds them.
