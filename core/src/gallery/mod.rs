@@ -2,9 +2,22 @@
 //! Names for vectors: which of the known ones a vector is most like.
 //!
 //! A [`Gallery`] is read from a [`file`](mod@file) of JSON lines, and read again when that changes ([`WatchedGallery`]). It
-//! compares each vector with all that it has: exactly, in one pass over its memory for all objects of a frame. [`Votes`]
+//! compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame. [`Votes`]
 //! decide for an object that is seen in several frames.
+//!
+//! | file | |
+//! |---|---|
+//! | [`file`](mod@file) | the file, read and changed |
+//! | `watched` | reads it again |
+//! | [`options`] | when a vector shows somebody who is known |
+//! | `coarse` | which vectors of a large gallery can be the most similar ones, by a copy in bytes |
+//! | `dot` | products of bytes |
+//! | `votes` | several looks at an object |
+//!
+//! The copy takes a quarter of the memory of the vectors in addition. It is read in place of them.
 
+mod coarse;
+mod dot;
 pub mod file;
 pub mod options;
 mod votes;
@@ -17,7 +30,9 @@ pub use watched::WatchedGallery;
 
 use std::collections::HashMap;
 
-use crate::vector::{LANES, Lanes, added, normalise};
+use coarse::CoarseCopy;
+
+use crate::vector::{LANES, Lanes, added, normalise, product};
 
 /// Vectors that are compared with a known one at a time: so many sums fit into the registers.
 const TOGETHER: usize = 4;
@@ -32,6 +47,8 @@ pub struct Gallery {
     owners: Vec<u32>,
     /// The vectors one after the other, of the length 1.
     vectors: Vec<Lanes>,
+    /// Of many vectors.
+    coarse: Option<CoarseCopy>,
 }
 
 /// How like a vector is to the most similar one of a name.
@@ -48,6 +65,7 @@ impl Gallery {
     pub fn new(entries: impl IntoIterator<Item = GalleryEntry>) -> Gallery {
         let (mut gallery, mut numbers) = (Gallery::default(), HashMap::new());
         entries.into_iter().for_each(|entry| gallery.add(entry, &mut numbers));
+        gallery.coarse = CoarseCopy::of(gallery.dims(), &gallery.vectors);
         gallery
     }
 
@@ -114,25 +132,64 @@ impl Gallery {
     /// For each vector, all of the length 1, the names that it is most like: at most `most`, the most similar first, of equals
     /// the one that comes first in the gallery. Those of other dimensions are like nobody.
     pub fn find(&self, vectors: &[&[f32]], most: usize) -> Vec<Vec<Likeness>> {
+        // Where all names are wanted, none can be left out.
+        let coarse = self.coarse.as_ref().filter(|_| (1..self.names.len()).contains(&most));
+        let Some(coarse) = coarse else { return self.find_without_copy(vectors, most) };
         let mut found = vec![Vec::new(); vectors.len()];
-        let fitting: Vec<usize> = (0..vectors.len()).filter(|&at| vectors[at].len() == self.dims()).collect();
-        if self.is_empty() || fitting.is_empty() {
-            return found;
+        let fitting = self.fitting(vectors);
+        let of_fitting: Vec<&[f32]> = fitting.iter().map(|&at| vectors[at]).collect();
+        let mut left = Vec::new();
+        for (at, rows) in fitting.into_iter().zip(coarse.candidates(&of_fitting, most, &self.owners)) {
+            match rows {
+                Some(rows) => self.compare_rows(&rows, vectors[at], most, &mut found[at]),
+                None => left.push(at),
+            }
+        }
+        self.compare_with_all(vectors, left, most, &mut found);
+        found
+    }
+
+    /// The same, and each number of the gallery is read: for figures and tests.
+    pub fn find_without_copy(&self, vectors: &[&[f32]], most: usize) -> Vec<Vec<Likeness>> {
+        let mut found = vec![Vec::new(); vectors.len()];
+        self.compare_with_all(vectors, self.fitting(vectors), most, &mut found);
+        found
+    }
+
+    /// Which vectors have the gallery's dimensions.
+    fn fitting(&self, vectors: &[&[f32]]) -> Vec<usize> {
+        let dims = self.dims();
+        (0..vectors.len()).filter(|&at| dims > 0 && vectors[at].len() == dims).collect()
+    }
+
+    /// Compares a vector with some of those that are known, in their order.
+    fn compare_rows(&self, rows: &[u32], vector: &[f32], most: usize, found: &mut Vec<Likeness>) {
+        let size = self.dims.div_ceil(LANES);
+        for row in rows.iter().map(|&row| row as usize) {
+            // It ends where the vector does: what is filled up with zeros changes no sum.
+            let similarity = product(self.vectors[row * size..][..size].as_flattened(), vector);
+            enter(found, Likeness { name: self.owners[row], similarity }, most);
+        }
+    }
+
+    /// Compares the vectors in these places with all that are known.
+    fn compare_with_all(&self, vectors: &[&[f32]], places: Vec<usize>, most: usize, found: &mut [Vec<Likeness>]) {
+        if places.is_empty() {
+            return;
         }
         let size = self.dims.div_ceil(LANES);
-        let mut queries = vec![[[0.0; LANES]; TOGETHER]; fitting.len().div_ceil(TOGETHER) * size];
-        for (number, &at) in fitting.iter().enumerate() {
+        let mut queries = vec![[[0.0; LANES]; TOGETHER]; places.len().div_ceil(TOGETHER) * size];
+        for (number, &at) in places.iter().enumerate() {
             let group = &mut queries[number / TOGETHER * size..][..size];
             for (lanes, part) in group.iter_mut().zip(vectors[at].chunks(LANES)) {
                 lanes[number % TOGETHER][..part.len()].copy_from_slice(part);
             }
         }
-        let mut of_fitting = vec![Vec::new(); fitting.len()];
-        self.compare(&queries, size, most, &mut of_fitting);
-        for (at, of_one) in fitting.into_iter().zip(of_fitting) {
+        let mut of_places = vec![Vec::new(); places.len()];
+        self.compare(&queries, size, most, &mut of_places);
+        for (at, of_one) in places.into_iter().zip(of_places) {
             found[at] = of_one;
         }
-        found
     }
 
     fn compare(&self, queries: &[[Lanes; TOGETHER]], size: usize, most: usize, found: &mut [Vec<Likeness>]) {
