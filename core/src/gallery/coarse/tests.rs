@@ -90,11 +90,11 @@ fn the_same_is_found_with_a_copy_and_without() {
             vectors.extend([with(f32::NAN), with(f32::INFINITY), with(1e-30), vec![0.0; dims], far]);
             vectors.push(vec![0.5; dims + 1]);
             let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
-            for most in 0..=10 {
-                let wanted = bits(gallery.find_without_copy(&vectors, most));
-                for method in DotMethod::all() {
-                    gallery.coarse = Some(CoarseCopy::with_method(method, dims, &gallery.vectors));
-                    assert_eq!(bits(gallery.find(&vectors, most)), wanted, "{kind:?} {dims} {most} {method:?}");
+            let wanted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|most| bits(gallery.find_without_copy(&vectors, most)));
+            for method in DotMethod::all() {
+                gallery.coarse = Some(CoarseCopy::with_method(method, dims, &gallery.vectors));
+                for (most, wanted) in wanted.iter().enumerate() {
+                    assert_eq!(bits(gallery.find(&vectors, most)), *wanted, "{kind:?} {dims} {most} {method:?}");
                 }
             }
         }
