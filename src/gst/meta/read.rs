@@ -33,6 +33,7 @@ pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<
 }
 
 /// The objects of a frame in the order of their metas.
+#[derive(Default)]
 pub struct MetaObjects {
     pub annotations: Vec<Annotation<'static>>,
     /// How many have a region: the first ones.
@@ -45,14 +46,94 @@ pub struct MetaObjects {
 
 /// The objects of a frame of that size.
 pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
-    let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
-    let (annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
-    let regions = annotations.len();
-    let turned = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| orientation::is_turned(&meta)).collect();
-    let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions], turned };
-    add_analytics(&mut objects, &found_at, buffer, size);
-    objects.turned.resize(objects.annotations.len(), false);
+    let mut objects = MetaObjects::default();
+    ObjectReader::default().read(&mut objects, buffer, size);
     objects
+}
+
+/// Reads the objects of frame after frame, in memory that the first ones have taken.
+#[derive(Default)]
+pub struct ObjectReader {
+    /// Where the object of each region was detected.
+    found_at: Vec<BBox>,
+    /// Whether a region has an object of GstAnalytics: each has at most one.
+    is_paired: Vec<bool>,
+}
+
+impl ObjectReader {
+    /// Reads those of a frame of that size in place of others.
+    pub fn read(&mut self, objects: &mut MetaObjects, buffer: &gst::BufferRef, size: (u32, u32)) {
+        let MetaObjects { annotations, regions, analytics, turned } = objects;
+        annotations.clear();
+        turned.clear();
+        self.found_at.clear();
+        for meta in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
+            let (annotation, found_at) = region(&meta, size);
+            annotations.push(annotation);
+            turned.push(orientation::is_turned(&meta));
+            self.found_at.push(found_at);
+        }
+        *regions = annotations.len();
+        analytics.clear();
+        analytics.resize(*regions, None);
+        self.is_paired.clear();
+        self.is_paired.resize(*regions, false);
+        self.add_analytics(objects, buffer, size);
+        objects.turned.resize(objects.annotations.len(), false);
+    }
+
+    /// Adds the objects of GstAnalytics to those of regions. A region that was moved is still the object that was detected with it.
+    fn add_analytics(&mut self, objects: &mut MetaObjects, buffer: &gst::BufferRef, size: (u32, u32)) {
+        let (MetaObjects { annotations, analytics, .. }, ObjectReader { found_at, is_paired }) = (objects, self);
+        for (number, relations) in Relations::of(buffer).enumerate() {
+            for id in relations.all(Metadata::Object) {
+                let Some(place) = relations.place(id) else { continue };
+                let corners = relations.rotated(id).map(|rotated| rotated.corners());
+                let upright = edges(place.rect.map(i64::from));
+                let rect = corners.as_ref().map_or(upright, |corners| {
+                    let BBox { x1, y1, x2, y2 } = hull(corners, size);
+                    [x1, y1, x2, y2].map(f64::from)
+                });
+                let label = text_of(relations.label(id));
+                let confidence = Some(place.confidence).filter(|confidence| confidence.is_finite());
+                let trackings = relations.related(id, Relation::RelateTo, Metadata::Tracking);
+                let track_id = trackings.into_iter().find_map(|id| relations.track(id));
+                let mask = super::segmentation::mask_of(&relations, id, size).map(Arc::new);
+                let is_same = |annotation: &Annotation, found_at: BBox| {
+                    annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
+                };
+                let regions =
+                    is_paired.iter_mut().zip(analytics.iter_mut()).zip(annotations.iter_mut()).zip(&*found_at);
+                let mut open = regions.filter(|(((is_paired, _), _), _)| !**is_paired);
+                let same = open.find(|((_, region), at)| is_same(region, **at));
+                if let Some((((is_paired, analytics), annotation), _)) = same {
+                    *is_paired = true;
+                    *analytics = Some((number, id));
+                    annotation.confidence = annotation.confidence.or(confidence);
+                    if are_near(annotation.bbox, rect) {
+                        annotation.corners = annotation.corners.or(corners);
+                        annotation.mask = annotation.mask.take().or(mask);
+                    }
+                    annotation.track_id = track_id.or(annotation.track_id);
+                    continue;
+                }
+                analytics.push(Some((number, id)));
+                annotations.push(Annotation {
+                    bbox: bbox(rect),
+                    corners,
+                    class: None,
+                    label,
+                    confidence,
+                    track_id,
+                    of_frame: false,
+                    keypoints: None,
+                    attributes: Vec::new(),
+                    notes: Vec::new(),
+                    mask,
+                });
+            }
+        }
+    }
 }
 
 /// The label of a region.
@@ -172,65 +253,6 @@ pub(super) fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
     }
 }
 
-/// Adds the objects of GstAnalytics to those of regions, which were detected at `found_at`. A region that was moved is still the
-/// object that was detected with it.
-fn add_analytics(
-    MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
-    found_at: &[BBox],
-    buffer: &gst::BufferRef,
-    size: (u32, u32),
-) {
-    // Each region matches at most one object.
-    let mut is_paired = vec![false; annotations.len()];
-    for (number, relations) in Relations::of(buffer).enumerate() {
-        for id in relations.all(Metadata::Object) {
-            let Some(place) = relations.place(id) else { continue };
-            let corners = relations.rotated(id).map(|rotated| rotated.corners());
-            let upright = edges(place.rect.map(i64::from));
-            let rect = corners.as_ref().map_or(upright, |corners| {
-                let BBox { x1, y1, x2, y2 } = hull(corners, size);
-                [x1, y1, x2, y2].map(f64::from)
-            });
-            let label = text_of(relations.label(id));
-            let confidence = Some(place.confidence).filter(|confidence| confidence.is_finite());
-            let trackings = relations.related(id, Relation::RelateTo, Metadata::Tracking);
-            let track_id = trackings.into_iter().find_map(|id| relations.track(id));
-            let mask = super::segmentation::mask_of(&relations, id, size).map(Arc::new);
-            let is_same = |annotation: &Annotation, found_at: BBox| {
-                annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
-            };
-            let regions = is_paired.iter_mut().zip(analytics.iter_mut()).zip(annotations.iter_mut()).zip(found_at);
-            let mut open = regions.filter(|(((is_paired, _), _), _)| !**is_paired);
-            let same = open.find(|((_, region), at)| is_same(region, **at));
-            if let Some((((is_paired, analytics), annotation), _)) = same {
-                *is_paired = true;
-                *analytics = Some((number, id));
-                annotation.confidence = annotation.confidence.or(confidence);
-                if are_near(annotation.bbox, rect) {
-                    annotation.corners = annotation.corners.or(corners);
-                    annotation.mask = annotation.mask.take().or(mask);
-                }
-                annotation.track_id = track_id.or(annotation.track_id);
-                continue;
-            }
-            analytics.push(Some((number, id)));
-            annotations.push(Annotation {
-                bbox: bbox(rect),
-                corners,
-                class: None,
-                label,
-                confidence,
-                track_id,
-                of_frame: false,
-                keypoints: None,
-                attributes: Vec::new(),
-                notes: Vec::new(),
-                mask,
-            });
-        }
-    }
-}
-
 /// Adds the classes of GstAnalytics that belong to no object, except those whose labels are already present.
 fn with_analytics(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
     let labels: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
@@ -239,7 +261,7 @@ fn with_analytics(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) 
         for object in relations.all(Metadata::Object) {
             of_objects.extend(relations.belonging_to(object, Metadata::Classes));
         }
-        for id in relations.all(Metadata::Classes).into_iter().filter(|id| !of_objects.contains(id)) {
+        for id in relations.all(Metadata::Classes).filter(|id| !of_objects.contains(id)) {
             for (quark, level) in relations.classes(id) {
                 let label = text_of(quark);
                 if !labels.contains(&label) {

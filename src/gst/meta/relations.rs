@@ -107,13 +107,13 @@ impl<'a> Relations<'a> {
     }
 
     /// The ids of all metadata of a kind.
-    pub fn all(&self, what: Metadata) -> Vec<u32> {
-        let (mut state, mut found) = (null_mut(), self.mtd(0));
-        let Some(kind) = self.type_of(what) else { return Vec::new() };
+    pub fn all(&self, what: Metadata) -> impl Iterator<Item = u32> {
+        let (mut state, mut found, kind) = (null_mut(), self.mtd(0), self.type_of(what));
         let next = self.library.relations.gst_analytics_relation_meta_iterate;
-        // SAFETY: the meta is alive and is only read; `state` is null at first and then what the call before left.
-        let next = || unsafe { done(next(self.meta.as_ptr(), &mut state, kind, &mut found)).map(|()| found.id) };
-        std::iter::from_fn(next).collect()
+        std::iter::from_fn(move || {
+            // SAFETY: the meta is alive and is only read; `state` is null at first and then what the call before left.
+            unsafe { done(next(self.meta.as_ptr(), &mut state, kind?, &mut found)).map(|()| found.id) }
+        })
     }
 
     /// The ids of those to which a metadata has such a relation.

@@ -68,10 +68,10 @@ pub fn mask_of(relations: &Relations, object: u32, size: (u32, u32)) -> Option<M
 pub fn unrelated(buffer: &gst::BufferRef) -> Vec<PixelMap> {
     let mut maps = Vec::new();
     for relations in Relations::of(buffer) {
-        let objects = relations.all(Metadata::Object).into_iter();
+        let objects = relations.all(Metadata::Object);
         let of_objects: Vec<u32> =
             objects.flat_map(|object| relations.belonging_to(object, Metadata::Segmentation)).collect();
-        for id in relations.all(Metadata::Segmentation).into_iter().filter(|id| !of_objects.contains(id)) {
+        for id in relations.all(Metadata::Segmentation).filter(|id| !of_objects.contains(id)) {
             let Some((values, size, place)) = read(&relations, id) else { continue };
             let mut regions: Vec<u16> = values.clone();
             regions.sort_unstable();
@@ -86,7 +86,7 @@ pub fn unrelated(buffer: &gst::BufferRef) -> Vec<PixelMap> {
 
 /// The ids of the classifications that name the regions of segmentations.
 pub fn classifications(relations: &Relations) -> Vec<u32> {
-    let all = relations.all(Metadata::Segmentation).into_iter();
+    let all = relations.all(Metadata::Segmentation);
     all.flat_map(|id| relations.related(id, Relation::NToN, Metadata::Classes)).collect()
 }
 

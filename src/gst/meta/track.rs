@@ -57,17 +57,23 @@ pub struct Tracking {
     pub place: Option<BBox>,
 }
 
+impl Tracking {
+    /// Whether the object is predicted beyond the edges of the frame.
+    fn is_beyond(&self, frame: &BBox) -> bool {
+        self.place.is_some_and(|place| !place.clip(frame).is_valid())
+    }
+}
+
 /// Writes the trackings of all objects to their metas and to `objects`, for a frame of that size. An object that is
 /// predicted beyond the frame's edge loses its region.
 pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], size: (u32, u32)) {
     let frame: BBox = Rect::from(size).into();
-    let mut is_gone = vec![false; trackings.len()];
-    for ((annotation, tracking), is_gone) in objects.annotations.iter_mut().zip(trackings).zip(&mut is_gone) {
+    let frame = &frame;
+    for (annotation, tracking) in objects.annotations.iter_mut().zip(trackings) {
         if let Some(object) = tracking.object {
             annotation.track_id = Some(object.id);
         }
         if let Some(place) = tracking.place {
-            *is_gone = !place.clip(&frame).is_valid();
             move_annotation(annotation, &place, size);
         }
     }
@@ -81,16 +87,17 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
         }
     }
-    relate(buffer, objects, trackings, &is_gone);
+    relate(buffer, objects, trackings, frame);
     super::results::attach(buffer, size);
-    if is_gone.contains(&true) {
-        let mut gone = is_gone.iter();
+    let are_gone = || trackings.iter().map(move |tracking| tracking.is_beyond(frame));
+    if are_gone().any(|is_gone| is_gone) {
+        let mut gone = are_gone();
         buffer.foreach_meta_mut(|meta| {
             let is_region = meta.api() == VideoRegionOfInterestMeta::meta_api();
-            let is_gone = is_region && gone.next().is_some_and(|is_gone| *is_gone);
+            let is_gone = is_region && gone.next().unwrap_or(false);
             ControlFlow::Continue(if is_gone { Remove } else { Keep })
         });
-        let mut gone = is_gone.iter();
+        let mut gone = are_gone();
         objects.annotations.retain(|_| !gone.next().expect("as many"));
     }
 }
@@ -251,16 +258,17 @@ fn add(relations: &mut RelationsMut, number: usize, annotation: &Annotation) -> 
 
 /// Relates each object of GstAnalytics that has an id to its tracking. They cannot be moved, so where all were held and some have
 /// moved, they are written again.
-fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
+fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], frame: &BBox) {
     let MetaObjects { annotations, regions, analytics, .. } = objects;
     let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
     let have_moved = trackings.iter().any(|tracking| tracking.place.is_some());
     if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {
         relations::remove(buffer);
         let Some(mut relations) = RelationsMut::add(buffer) else { return };
-        let places = annotations.iter().zip(&mut *analytics).zip(is_gone);
-        for (number, ((annotation, place), is_gone)) in places.enumerate() {
-            let added = if *is_gone { None } else { add(&mut relations, number, annotation) };
+        let places = annotations.iter().zip(&mut *analytics).zip(trackings);
+        for (number, ((annotation, place), tracking)) in places.enumerate() {
+            let is_gone = tracking.is_beyond(frame);
+            let added = if is_gone { None } else { add(&mut relations, number, annotation) };
             *place = added.map(|id| (0, id));
         }
     }

@@ -13,7 +13,7 @@ use gst::glib::translate::IntoGlib;
 use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::postprocess::Instances;
-use gsttrt_core::vector::{of_bytes, to_bytes};
+use gsttrt_core::vector::to_bytes;
 
 use super::read;
 use crate::gst::meta::tensor::ObjectRegion;
@@ -99,12 +99,32 @@ pub fn of_frame(buffer: &gst::BufferRef) -> Vec<AttachedVector> {
     vectors.filter_map(|structure| vector(&structure)).collect()
 }
 
+/// Adds the numbers of an object's first vector, that of [`of_region`], to the end of others. Returns the quark of its model's name, and
+/// whether it is that of an earlier frame.
+pub fn append_first(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, values: &mut Vec<f32>) -> Option<(u32, bool)> {
+    let mut params = meta.params().filter(|param| param.name() == PARAM);
+    params.find_map(|param| read_values(param, values).map(|()| model_and_held(param)))
+}
+
 fn vector(param: &gst::StructureRef) -> Option<AttachedVector> {
+    let mut values = Vec::new();
+    read_values(param, &mut values)?;
+    let (model, is_held) = model_and_held(param);
+    Some(AttachedVector { values, model, is_held })
+}
+
+/// Adds the numbers of a vector to the end of others. `None` where they are not as described above.
+fn read_values(param: &gst::StructureRef, values: &mut Vec<f32>) -> Option<()> {
     let buffer = param.get::<gst::Buffer>("values").ok()?;
-    let values = of_bytes(&buffer.map_readable().ok()?)?;
-    let is_whole = param.get::<u32>("dims").is_ok_and(|dims| dims as usize == values.len());
-    let model = param.get::<&str>("model").map_or(0, quark);
-    is_whole.then(|| AttachedVector { values, model, is_held: param.get("held") == Ok(true) })
+    let bytes = buffer.map_readable().ok()?;
+    let (numbers, []) = bytes.as_chunks::<4>() else { return None };
+    let is_whole = param.get::<u32>("dims").is_ok_and(|dims| dims as usize == numbers.len());
+    is_whole.then(|| values.extend(numbers.iter().map(|&bytes| f32::from_le_bytes(bytes))))
+}
+
+/// The quark of its model's name, and whether it is that of an earlier frame.
+fn model_and_held(param: &gst::StructureRef) -> (u32, bool) {
+    (param.get::<&str>("model").map_or(0, quark), param.get("held") == Ok(true))
 }
 
 fn quark(model: &str) -> u32 {
@@ -136,6 +156,9 @@ mod tests {
         let models: Vec<String> = region.params().map(|param| param.get("model").unwrap()).collect();
         assert_eq!(models, ["reid", "face"]);
         assert_eq!(of_region(&region)[1].model_name(), "face");
+        let mut values = vec![7.0];
+        assert_eq!(append_first(&region, &mut values), Some((quark("reid"), false)));
+        assert_eq!(values, [7.0, 0.6, -0.8]);
     }
 
     #[test]
@@ -151,6 +174,8 @@ mod tests {
         region.add_param(gst::Structure::new_empty(PARAM));
         let region = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
         assert_eq!(of_region(&region), []);
+        let mut values = Vec::new();
+        assert_eq!((append_first(&region, &mut values), values), (None, Vec::new()));
     }
 
     #[test]
