@@ -5,6 +5,8 @@
 mod common;
 
 mod align;
+#[path = "../core/tests/common/allocations.rs"]
+mod allocations;
 mod analytics;
 mod analytics_clips;
 mod anomaly;

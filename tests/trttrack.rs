@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trttrack: ids on the metas of trtnms and of other elements, the same from frame to frame; metas only.
 
+use crate::allocations;
 use crate::common::boxes::{Line, SIDE, grey, model};
 use crate::common::scratch;
 use gst::prelude::*;
@@ -146,6 +147,34 @@ fn vectors_that_are_missing_or_of_another_model_are_told_once() {
         let mut clip = Clip::new(needs_none);
         (0..70).for_each(|_| drop(clip.ids(seen)));
         assert_eq!(clip.line.said(), [""; 0], "it needs no vectors: {needs_none}");
+    }
+}
+
+/// Of this thread, in which the element works, once there is memory for all objects. GStreamer's own allocations, such as those of metas,
+/// are not counted.
+#[test]
+fn nothing_is_allocated_for_the_frames_of_a_crowd() {
+    const OBJECTS: usize = 40;
+    const WARM: usize = 60;
+    let vectors: Vec<[f32; 2]> = (0..OBJECTS).map(|at| (at as f32).sin_cos()).map(|(sin, cos)| [sin, cos]).collect();
+    for tracker in ["bytetrack", "botsort-iou", "ocsort", "iou", "botsort", "deepocsort", "boosttrack"] {
+        let mut clip = Clip::new(&format!("tracker={tracker} classes=cat,dog"));
+        let mut allocated = Vec::with_capacity(2 * WARM);
+        for at in 0..2 * WARM {
+            let object = |number: usize| -> Seen {
+                let (column, row) = ((number % 8) as f64, (number / 8) as f64);
+                ("cat", 0.9, [40.0 + 70.0 * column + 0.5 * at as f64, 45.0 + 90.0 * row])
+            };
+            let seen: Vec<Seen> = (0..OBJECTS).map(object).collect();
+            let buffer = with_vectors(frame(&seen, false), &vectors, "reid", false);
+            let before = allocations::so_far();
+            let buffer = clip.push(buffer);
+            allocated.push(allocations::so_far() - before);
+            assert!(at < WARM || ids(&buffer).iter().all(|&id| id > 0), "{tracker}: all are followed");
+        }
+        assert!(allocated[0] > 0, "they are counted");
+        assert_eq!(allocated[WARM..], [0; WARM], "{tracker}");
+        assert_eq!(clip.line.said(), [""; 0]);
     }
 }
 

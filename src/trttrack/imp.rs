@@ -5,22 +5,20 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
-use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::BBox;
 use gsttrt_core::image::overlay::Annotation;
-use gsttrt_core::track::{History, ObjectVector, TextVotes, TrackInput, Tracker};
-use gsttrt_core::vector::normalise;
+use gsttrt_core::track::{History, TextVotes, TrackInput, Tracker};
 
 use super::settings::{PROPERTIES, TrackSettings};
+use super::vectors::{FrameVectors, recycled};
 use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
 use crate::gst::element::Properties;
 use crate::gst::meta::attributes::{self, ReadText};
 use crate::gst::meta::frame_mark::NOTHING_HELD;
-use crate::gst::meta::read::{self, MetaObjects};
+use crate::gst::meta::read::{MetaObjects, ObjectReader};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
-use crate::gst::meta::vector::{self, AttachedVector};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
@@ -29,8 +27,11 @@ use crate::gst::stream::{VideoStream, any_video_templates};
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
 
-/// State since start() and set_caps().
+/// State since start() and set_caps(). Once the busiest frame has passed, boxes and vectors have their memory here, and none is allocated
+/// for them; GStreamer allocates the metas of ids.
 pub struct TrackingState {
+    /// As they were when the frame came.
+    settings: TrackSettings,
     tracker: Tracker,
     stream: VideoStream,
     /// Of ids of another tracker, or there is a reason for them.
@@ -38,13 +39,17 @@ pub struct TrackingState {
     /// Vectors of objects, of trackers that are meant for them.
     awaited: Awaited,
     has_told_of_mixed_vectors: bool,
+    reader: ObjectReader,
+    objects: MetaObjects,
     /// Indices of the frame's objects that are followed.
     followed: Vec<usize>,
     /// The tracker's input in the last frame that a model has seen: the types and boxes.
     seen: Vec<(u32, BBox)>,
     facts: Vec<RegionFacts>,
     /// What the object of each region looks like in this frame.
-    vectors: Vec<Option<AttachedVector>>,
+    vectors: FrameVectors,
+    /// Empty between frames.
+    inputs: Vec<TrackInput<'static>>,
     trackings: Vec<Tracking>,
     /// What was read of each object, one for each of its texts.
     texts: History<Vec<TextVotes>>,
@@ -63,13 +68,17 @@ impl TrackingState {
         TrackingState {
             awaited: if tracker.needs_vectors() { Awaited::default() } else { Awaited::nothing() },
             has_told_of_mixed_vectors: false,
+            settings: TrackSettings::default(),
             tracker,
             stream: VideoStream::default(),
             has_warned: false,
+            reader: ObjectReader::default(),
+            objects: MetaObjects::default(),
             followed: Vec::new(),
             seen: Vec::new(),
             facts: Vec::new(),
-            vectors: Vec::new(),
+            vectors: FrameVectors::default(),
+            inputs: Vec::new(),
             trackings: Vec::new(),
             texts: History::default(),
         }
@@ -84,8 +93,8 @@ impl TrackingState {
 
     /// Finds the tracking of each object, and returns whether the objects are only predicted. `is_held_without`: the model has not
     /// looked at the frame, and repeats nothing.
-    fn follow(&mut self, settings: &TrackSettings, objects: &MetaObjects, is_held_without: bool) -> bool {
-        let TrackingState { tracker, followed, seen, facts, vectors, trackings, .. } = self;
+    fn follow(&mut self, objects: &MetaObjects, is_held_without: bool) -> bool {
+        let TrackingState { settings, tracker, followed, seen, facts, vectors, trackings, .. } = self;
         trackings.clear();
         trackings.resize(objects.annotations.len(), Tracking::default());
         let wanted = |(number, annotation): &(usize, &_)| settings.wants(annotation) && !has_id(objects, *number);
@@ -115,21 +124,22 @@ impl TrackingState {
         seen.clear();
         seen.extend(followed.iter().map(|&number| (name(number), objects.annotations[number].bbox)));
         let input = |(&number, &(class, bbox)): (&usize, &(u32, BBox))| {
-            let vector = vectors.get(number).and_then(Option::as_ref);
-            let vector = vector.map(|AttachedVector { values, model, .. }| ObjectVector { values, model: *model });
-            TrackInput { bbox, score: objects.annotations[number].confidence.unwrap_or(1.0), class, vector }
+            let score = objects.annotations[number].confidence.unwrap_or(1.0);
+            TrackInput { bbox, score, class, vector: vectors.of(number) }
         };
-        let inputs: Vec<TrackInput> = followed.iter().zip(&*seen).map(input).collect();
+        let mut inputs = recycled(std::mem::take(&mut self.inputs));
+        inputs.extend(followed.iter().zip(&*seen).map(input));
         let tracked = tracker.update(&settings.options, &inputs, now, frame_duration);
         for (&number, &object) in followed.iter().zip(tracked) {
             trackings[number].object = object;
         }
+        self.inputs = recycled(inputs);
         false
     }
 
     /// A warning where objects cannot be told apart by vectors as it was wanted.
     fn missing(&mut self) -> Option<Error> {
-        self.awaited.see(self.vectors.iter().any(Option::is_some), !self.vectors.is_empty());
+        self.awaited.see(self.vectors.has_any(), self.vectors.regions() > 0);
         if self.awaited.take_overdue() {
             return Some(no_vectors());
         }
@@ -137,13 +147,6 @@ impl TrackingState {
         self.has_told_of_mixed_vectors |= is_new;
         is_new.then(mixed_vectors)
     }
-}
-
-/// What the object of a region looks like: the vector of the first model, if that has looked at it in this frame.
-fn look(region: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Option<AttachedVector> {
-    let mut vector = vector::of_region(region).into_iter().next().filter(|vector| !vector.is_held)?;
-    // That of a foreign element may have any length.
-    normalise(&mut vector.values).then_some(vector)
 }
 
 /// What the reads of an object say in total, once it has an id.
@@ -165,7 +168,7 @@ fn has_id(objects: &MetaObjects, number: usize) -> bool {
 }
 
 impl TrtTrack {
-    fn track(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
+    fn track(&self, state: &mut TrackingState, frame: &mut gst::Buffer) {
         let stage = Span::begin(false);
         let at = state.stream.advance(frame.pts());
         if at.is_cut {
@@ -173,12 +176,13 @@ impl TrtTrack {
         }
         let (number, size) = (at.number, state.stream.size);
 
-        let mut objects = read::objects(frame, size);
+        let mut objects = std::mem::take(&mut state.objects);
+        state.reader.read(&mut objects, frame, size);
         state.facts.clear();
         state.facts.extend(track::region_facts(frame));
         state.vectors.clear();
         if state.tracker.uses_vectors() {
-            state.vectors.extend(frame.iter_meta::<VideoRegionOfInterestMeta>().map(|region| look(&region)));
+            state.vectors.read(frame);
         }
         // Behind a reader it may be there for the votes on texts alone.
         state.has_warned |= objects.annotations.iter().any(attributes::has_texts);
@@ -186,7 +190,7 @@ impl TrtTrack {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());
         }
-        let is_predicted = state.follow(settings, &objects, NOTHING_HELD.is_on(frame));
+        let is_predicted = state.follow(&objects, NOTHING_HELD.is_on(frame));
         state.missing().into_iter().for_each(|warning| self.obj().post_warning(&warning));
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
@@ -199,10 +203,11 @@ impl TrtTrack {
             attributes::replace_texts(frame.make_mut(), &mut objects.annotations, |read| decide(texts, read));
         }
         gst::trace!(CAT, imp = self, "frame {number}: {count} of {} objects", objects.annotations.len());
-        if settings.post_messages {
+        if state.settings.post_messages {
             let content = track::message(frame, at.stream_time, number, size, &objects.annotations, is_predicted);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
+        state.objects = objects;
         self.stats.add(stage, count);
     }
 }
@@ -268,11 +273,15 @@ impl MetaFilter for TrtTrack {
     }
 
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
-        let settings = self.settings.lock().unwrap().clone();
+        let settings = self.settings.lock().unwrap();
         // Taken out, so that it is not locked when messages are posted: a handler of the bus may do anything.
         let has_caps = |state: &mut TrackingState| state.stream.size.0 > 0;
         let mut state = self.state.lock().unwrap().take_if(has_caps).ok_or(gst::FlowError::NotNegotiated)?;
-        self.track(&mut state, &settings, frame);
+        if state.settings != *settings {
+            state.settings = settings.clone();
+        }
+        drop(settings);
+        self.track(&mut state, frame);
         *self.state.lock().unwrap() = Some(state);
         Ok(())
     }

@@ -25,6 +25,7 @@
 
 mod imp;
 mod settings;
+mod vectors;
 
 use gst::glib;
 use gst::prelude::*;

@@ -13,7 +13,7 @@ use gsttrt_core::track::{TrackOptions, TrackerKind};
 use crate::gst::options::{self, MUTABLE_PLAYING, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, property, text_property};
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrackSettings {
     pub tracker: TrackerKind,
     pub options: TrackOptions,
