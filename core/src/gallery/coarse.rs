@@ -204,7 +204,9 @@ impl CoarseCopy {
                 // SAFETY: as above.
                 unsafe { search.scan_avx2(&Factors::for_avx2(&numbers)) }
             }
-            DotMethod::Plain => search.scan(&Factors::for_plain(&numbers)),
+            #[cfg(target_arch = "aarch64")]
+            DotMethod::Neon => search.scan_neon(&Factors::one_by_one(&numbers)),
+            DotMethod::Plain => search.scan(&Factors::one_by_one(&numbers)),
         }
         let mut found = vec![None; vectors.len()];
         for (place, sought) in places.into_iter().zip(search.sought) {
@@ -288,6 +290,17 @@ impl CoarseSearch<'_> {
         let (copy, mut products) = (self.copy, vec![[0; ROWS]; self.sought.len()]);
         for (block, rows) in copy.rows.chunks_exact(copy.steps).enumerate() {
             dot::avx2(rows, factors, &mut products);
+            if !self.look(block, &products) {
+                break;
+            }
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn scan_neon(&mut self, factors: &Factors<i16>) {
+        let (copy, mut products) = (self.copy, vec![[0; ROWS]; self.sought.len()]);
+        for (block, rows) in copy.rows.chunks_exact(copy.steps).enumerate() {
+            dot::neon(rows, factors, &mut products);
             if !self.look(block, &products) {
                 break;
             }

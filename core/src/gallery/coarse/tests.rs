@@ -117,7 +117,7 @@ fn no_similarity_is_beyond_its_bound() {
             continue;
         }
         let copy = CoarseCopy::with_method(DotMethod::Plain, dims, &gallery.vectors);
-        let (bounds, factors) = (rounded.bounds(), Factors::for_plain(&[rounded.numbers]));
+        let (bounds, factors) = (rounded.bounds(), Factors::one_by_one(&[rounded.numbers]));
         let mut known = gallery.vectors.chunks_exact(dims.div_ceil(LANES));
         for (rows, of_rows) in copy.rows.chunks_exact(copy.steps).zip(&copy.bounds) {
             let mut products = [[0; ROWS]];
