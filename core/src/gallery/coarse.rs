@@ -112,7 +112,9 @@ impl RoundedVector {
     fn of(values: &[f32]) -> RoundedVector {
         let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
         let scale = largest / f32::from(i8::MAX);
-        let numbers: Vec<i8> = values.iter().map(|value| (value / scale).round() as i8).collect();
+        // The nearest whole number, at most 127; without a call for each, as `round` is where processors may lack it.
+        let nearest = |value: &f32| (value / scale + 0.5f32.copysign(*value)) as i8;
+        let numbers: Vec<i8> = values.iter().map(nearest).collect();
         // In f64 the square of an f32, and the product of one with a byte, are exact.
         let rounded = |number: &i8| f64::from(*number) * f64::from(scale);
         let errors = values.iter().zip(&numbers).map(|(&value, number)| f64::from(value) - rounded(number));
