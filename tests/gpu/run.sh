@@ -17,8 +17,10 @@
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
 #   frames      tests of frames in GStreamer's CUDA memory
 #   batches     streams that share a model find what each finds alone   (needs TensorRT with its builder)
-#   rectangles  frames of several shapes, parts of frames, slices, aligned faces, classes and vectors of objects, clips and sequences: what
-#               the CPU finds   (needs TensorRT with its builder)
+#   rectangles  frames of several shapes, parts of frames, slices, aligned faces, classes and vectors of objects: what the CPU finds
+#               (needs TensorRT with its builder)
+#   clips       tensors of several frames, sequences of vectors, and maps with scores: what the CPU finds   (needs TensorRT with its
+#               builder)
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
@@ -37,7 +39,7 @@
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
 #   regular     host tensors in and out against zero-copy, same engine   (needs TensorRT with its builder)
 #   memcheck    compute-sanitizer's memcheck on the pipeline
-#   sanitize    all of compute-sanitizer on the kernels' tests
+#   sanitize    all of compute-sanitizer on the kernels' tests: boxes, pixels, maps, clips
 #   sanitize_elements   the same on those tests of kernels that are among the elements' tests: parts of frames and aligned faces
 #
 # The most sources with RT-DETR-R50, and an archive of videos, are rows of tests/bench/gpu.sh: rtdetr, serve_nets, archive.
@@ -432,8 +434,16 @@ row_rectangles() {
     local gst
     for gst in $GSTREAMERS; do
         judge "parts of frames and aligned faces" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" "$WORK/elements" gpu_rectangles::
-        judge "clips and sequences of objects" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" "$WORK/elements" \
-            sequences::gpu_ track_clips::gpu_
+    done
+}
+
+row_clips() {
+    local gst=${GSTREAMERS%% *}
+    judge "frames laid into clips" "$gst" "as on the CPU" run_test "$gst" "$WORK/gsttrt_core" image::clip::
+    judge "maps, and scores of anomalies" "$gst" "as on the CPU" run_test "$gst" "$WORK/core" gpu_maps::
+    for gst in $GSTREAMERS; do
+        judge "clips of objects, sequences of vectors" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" \
+            "$WORK/elements" track_clips::gpu_ sequences::gpu_
     done
 }
 
@@ -531,7 +541,7 @@ row_gpus() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches rectangles units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize sanitize_elements)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches rectangles clips units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize sanitize_elements)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

@@ -64,4 +64,10 @@ row_sanitize() {
             judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/core" --test-threads 1 "${some[@]}" &
         done
     done
+    for tool in memcheck racecheck initcheck; do
+        judge "$tool of maps" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-maps" "$WORK/core" --test-threads 1 gpu_maps:: &
+        judge "$tool of clips" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-clips" "$WORK/gsttrt_core" --test-threads 1 \
+            clips_on_the_gpu &
+    done
+    wait
 }
