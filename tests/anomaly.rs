@@ -5,11 +5,12 @@ use std::path::Path;
 
 use gst::meta::CustomMeta;
 use gst::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, parse_options};
 
-use crate::common::boxes::{Line, SIDE, drawn, grey};
-use crate::common::onnx::{BOOL, F32, Graph};
+use crate::common::boxes::{Line, SIDE, drawn, grey, model as boxes_model};
+use crate::common::onnx::{BOOL, F32, Graph, int, ints};
 use crate::common::{launch, scratch};
 
 /// The outputs of Anomalib's graph in its order. The map rises by an eighth from column to column.
@@ -57,14 +58,18 @@ fn regions(map: &gst::StructureRef) -> Vec<Region> {
     map.get::<gst::Array>("regions").unwrap_or_default().iter().map(region).collect()
 }
 
-/// The classes and the regions of the map that are attached to a frame.
-fn attached(buffer: &gst::BufferRef) -> (Vec<Class>, Vec<Region>) {
+/// The classes that are attached to a frame.
+fn attached_classes(buffer: &gst::BufferRef) -> Vec<Class> {
     let of_frame = CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").unwrap();
+    classes(&of_frame.structure().get::<gst::Array>("classes").unwrap_or_default())
+}
+
+/// These and the regions of the map.
+fn attached(buffer: &gst::BufferRef) -> (Vec<Class>, Vec<Region>) {
     let maps = CustomMeta::from_buffer(buffer, "GstTrtMapMeta").unwrap();
     let maps = maps.structure().get::<gst::Array>("maps").unwrap();
     let [map] = maps.as_slice() else { panic!("{maps:?}") };
-    let found = of_frame.structure().get::<gst::Array>("classes").unwrap_or_default();
-    (classes(&found), regions(&map.get::<gst::Structure>().unwrap()))
+    (attached_classes(buffer), regions(&map.get::<gst::Structure>().unwrap()))
 }
 
 fn anomaly(score: f64) -> Vec<Class> {
@@ -187,16 +192,72 @@ fn other_exports_are_read_with_the_layout() {
     let mut line = Line::new(&model, "draw=false layout=anomaly");
     assert_eq!(attached(&line.push(frame())), (anomaly(0.625), vec![("anomaly".to_string(), 1.0)]));
     assert_eq!(line.said(), [] as [String; 0]);
-    // A model without a map.
-    let model = Graph::new()
-        .input("input", F32, &["1", "3", "64", "64"])
-        .constant("pred_score", &[1], &[0.625])
+}
+
+/// As GANomaly gives it.
+#[test]
+fn a_score_may_be_without_a_map() {
+    let folder = scratch("anomaly-score");
+    let model = |name: &str, score: f32| {
+        let graph = Graph::new().input("input", F32, &["1", "3", "64", "64"]).constant(name, &[1, 1], &[score]);
+        graph.save(&folder.join(format!("{name}-{score}.onnx")))
+    };
+    for (file, nms, wanted) in [
+        (model("pred_score", 0.75), "", anomaly(0.75)),
+        (model("pred_score", 0.5), "", Vec::new()),
+        (model("pred_score", 0.25), "score-threshold=0.125", anomaly(0.25)),
+        (model("output", 0.625), "layout=anomaly-score", anomaly(0.625)),
+    ] {
+        let mut line = Line::new(&file, &format!("draw=false {nms}"));
+        let buffer = line.push(frame());
+        assert_eq!(attached_classes(&buffer), wanted, "{file} {nms}");
+        assert!(CustomMeta::from_buffer(&buffer, "GstTrtMapMeta").is_err(), "there is no map");
+        assert_eq!(line.said(), [] as [String; 0]);
+    }
+    let mut line = Line::new(&model("pred_score", 0.75), "draw=false map-threshold=0.25");
+    line.push(frame());
+    let said = line.said();
+    assert!(said.len() == 1 && said[0].contains("map-threshold has no effect"), "{said:?}");
+    let mut line = Line::new(&model("pred_score", f32::NAN), "draw=false score-threshold=0");
+    assert_eq!(attached_classes(&line.push(frame())), []);
+    assert!(line.said()[0].contains("not finite, in 1 values of a frame"));
+    let mut detector = Detector::open(model("pred_score", 0.75), &Default::default(), Default::default()).unwrap();
+    let pixels = [77; 64 * 64 * 3];
+    let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+    let picture = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    assert_eq!(detector.detect(&picture, Colorimetry::default()).unwrap(), []);
+    let found = detector.classes();
+    assert_eq!((found.len(), &*found[0].label, found[0].confidence), (1, "anomaly", 0.75));
+    assert!(detector.map().is_none());
+}
+
+/// Of each object, such as a part on a belt: how bright it is stands for how unusual it is.
+#[test]
+fn objects_have_scores_of_their_own() {
+    let folder = scratch("anomaly-objects");
+    let parts = boxes_model(&folder, &[[0.0, 0.0, 32.0, 32.0, 0.9, 0.0], [32.0, 32.0, 64.0, 64.0, 0.8, 1.0]]);
+    let score = Graph::new()
+        .input("input", F32, &["n", "3", "16", "16"])
+        .node("ReduceMean", &["input"], &["pred_score"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
+        .output("pred_score", F32, &["n"])
         .save(&folder.join("score.onnx"));
-    let outcome = launch(&format!(
-        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
-         ! trtinfer model-file={model} ! trtnms ! fakesink"
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={parts} ! trtnms draw=false ! trtpreprocess regions=objects \
+         ! trtinfer model-file={score} batch-size=2 ! trtnms draw=false"
     ));
-    assert!(outcome.error_text().contains("those with a map are read"), "{}", outcome.error_text());
+    let side = SIDE as usize;
+    let pixels = (0..side * side).flat_map(|at| [if at % side < 32 && at / side < 32 { 255 } else { 51 }; 3]);
+    let buffer = line.push(gst::Buffer::from_mut_slice(pixels.collect::<Vec<u8>>()));
+    let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
+        let param = meta.param("classification");
+        let label = param.map(|param| (param.get::<String>("label").unwrap(), param.get::<f64>("confidence").unwrap()));
+        (meta.roi_type().to_string(), label)
+    };
+    let found: Vec<_> = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect();
+    assert!(found.len() == 2 && found[1] == ("b".to_string(), None), "{found:?}");
+    let (label, confidence) = found[0].1.as_ref().expect("it is bright");
+    assert!(label == "anomaly" && (confidence - 1.0).abs() < 1e-3, "{found:?}");
+    assert_eq!(line.said(), [] as [String; 0]);
 }
 
 #[test]

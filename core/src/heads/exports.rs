@@ -21,10 +21,10 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
             "If this is one of MTCNN's three networks, no layout reads it: each looks at parts of the picture that the one before it has \
              chosen. Use a face detector of one network, such as YuNet (layout=yunet) or SCRFD (layout=scrfd)",
         )
-    } else if has("pred_score") && !has("anomaly_map") {
+    } else if has("pred_score") {
         Some(
-            "Of Anomalib's models those with a map are read, such as PatchCore, PaDiM and EfficientAD: take one of them. If another output \
-             is the map, set layout=anomaly on trtnms",
+            "Anomalib 2 gives pred_score as one number of each picture, and anomaly_map, where there is one, as one number of each \
+             pixel: export the model with it. To read the score alone, set layout=anomaly-score on trtnms",
         )
     } else if has("batchno") {
         Some(

@@ -376,7 +376,12 @@ impl HeadFormat {
 
     /// Whether it gives a value for each pixel, and no boxes.
     pub fn is_map(&self) -> bool {
-        matches!(self.task, Task::Semantic | Task::Depth | Task::Anomaly)
+        matches!(self.task, Task::Semantic | Task::Depth) || self.task == Task::Anomaly && !self.is_score()
+    }
+
+    /// Whether it gives a score of the whole frame, and neither boxes nor a map.
+    pub fn is_score(&self) -> bool {
+        self.task == Task::Anomaly && !self.outputs.iter().any(|output| output.dims.contains(&Dim::Height))
     }
 
     /// Whether it gives a vector of the whole frame, and no boxes.
@@ -401,7 +406,7 @@ impl HeadFormat {
 
     /// Whether it gives boxes.
     pub fn has_boxes(&self) -> bool {
-        !self.is_classifier() && !self.is_map() && !self.is_embedding() && !self.is_text()
+        !self.is_classifier() && !self.is_map() && !self.is_score() && !self.is_embedding() && !self.is_text()
     }
 
     /// Whether its boxes are rotated.

@@ -15,6 +15,7 @@
 //! InsightFace, OpenCV, Pytorch_Retinaface, PaddleOCR, fast-plate-ocr, Anomalib).
 
 pub mod anomaly;
+pub mod anomaly_score;
 mod background;
 pub mod classify;
 pub mod ctc;
@@ -142,6 +143,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &semantic_logits::HEAD,
     &depth::HEAD,
     &anomaly::HEAD,
+    &anomaly_score::HEAD,
     &embed::HEAD,
     &text_detect::HEAD,
     &text_orientation::HEAD,

@@ -288,7 +288,7 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
         (true, _) => by_levels(),
         (false, true) => any(),
         // Exports of other releases have other names, or none.
-        (false, false) if format.is_map() => named().or_else(any),
+        (false, false) if format.is_map() || format.is_score() => named().or_else(any),
         (false, false) => named().or_else(in_order),
     };
     found.ok_or_else(|| {
@@ -343,9 +343,9 @@ fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let by_name = heads()
         .filter(|head| !is_found_by_shape(head) && !head.has_levels())
         .filter_map(|head| named(head, outputs, hints));
-    // One head may be another with masks next to it.
+    // One head may be another with masks, or with a map, next to it.
     if let Some(found) = by_name.max_by_key(|found| found.outputs.len()) {
-        return Ok(found);
+        return if lacks_map(&found, outputs) { Err(unknown(outputs, hints)) } else { Ok(found) };
     }
     if let Some(found) = heads().filter(|head| head.has_levels()).find_map(|head| by_levels(head, outputs, hints)) {
         return Ok(found);
@@ -377,7 +377,12 @@ fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     }
 }
 
-/// A head of several outputs, found by their names.
+/// Whether a score would be read alone, and the map next to it, which has other dimensions than Anomalib's, lost without a word.
+fn lacks_map(found: &HeadMatch, outputs: &[TensorDesc]) -> bool {
+    found.format.is_score() && outputs.iter().any(|output| output.name.contains("anomaly_map"))
+}
+
+/// A head of outputs that have names, found by these.
 fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
     // TensorFlow's tensors are called `detection_boxes:0`.
     let plain = |name: &'_ str| name.split_once(':').map_or(name, |(plain, _)| plain).to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The score of a picture that models of anomalies give next to their map. It becomes the one class of the frame.
+//! The score of a picture that models of anomalies give, most of them next to a map. It becomes the one class of the picture.
 //!
 //! Anomalib normalises both in its graph: 0.5 is where it parts what is usual from what is not, by the pictures of its validation.
 
@@ -8,10 +8,11 @@ use std::path::Path;
 use half::f16;
 
 use super::suppress::device::address;
+use super::text::host_copy;
 use crate::cuda::driver::Stream;
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{Decoder, Task, number};
-use crate::memory::Mapped;
+use crate::heads::{Decoder, Dim, Task, number};
+use crate::memory::{Mapped, Pool};
 use crate::tensor::{DType, Tensor};
 
 /// The score above which a pixel is an anomaly, if the user sets none.
@@ -22,9 +23,6 @@ pub(super) const USUAL_SCORE: f32 = f32::from_bits(USUAL_PIXEL.to_bits() + 1);
 
 /// What the class is called where no file names it.
 const USUAL_LABEL: &str = "anomaly";
-
-/// The place of the score among the outputs of such a head; the first is the map.
-const PLACE: usize = 1;
 
 /// Bytes of a score, of the wider type.
 const BYTES: usize = size_of::<f32>();
@@ -61,6 +59,10 @@ pub(super) fn not_normalised(file: &Path, score: f32) -> Error {
 
 /// Reads the scores of one model, of a picture at a time.
 pub(super) struct ScoreReader {
+    /// The place of the score among the outputs of the head, one of which may be a map.
+    place: usize,
+    /// For scores without a map, in GPU memory.
+    pool: Pool,
     /// That of a picture in GPU memory, and its type.
     copied: Option<(Mapped, DType)>,
 }
@@ -68,12 +70,23 @@ pub(super) struct ScoreReader {
 impl ScoreReader {
     /// `None` for models of other results.
     pub fn new(decoder: &Decoder) -> Option<Self> {
-        (decoder.format().task == Task::Anomaly).then_some(ScoreReader { copied: None })
+        let mut outputs = decoder.format().outputs.iter();
+        let place = outputs.position(|output| !output.dims.contains(&Dim::Height))?;
+        (decoder.format().task == Task::Anomaly).then(|| ScoreReader { place, pool: Pool::default(), copied: None })
     }
 
     /// Of outputs on the host.
     pub fn read(&self, outputs: &[&Tensor]) -> f32 {
-        outputs.get(PLACE).map_or(f32::NAN, |output| number(output, 0))
+        outputs.get(self.place).map_or(f32::NAN, |output| number(output, 0))
+    }
+
+    /// Of outputs that are there, in either memory: the host waits for the copy.
+    ///
+    /// # Errors
+    /// `Run`, where CUDA fails.
+    pub fn read_there(&self, outputs: &[&Tensor]) -> Result<f32> {
+        let copy = outputs.get(self.place).map(|output| host_copy(output, &self.pool)).transpose()?.flatten();
+        Ok(copy.map_or_else(|| self.read(outputs), |copy| number(&copy, 0)))
     }
 
     /// Queues a copy from GPU memory. The outputs stay until it is done.
@@ -81,7 +94,7 @@ impl ScoreReader {
     /// # Errors
     /// `WrongType` for a tensor that is not on this GPU, `Run` where CUDA fails.
     pub fn queue(&mut self, stream: &Stream, outputs: &[&Tensor]) -> Result<()> {
-        let Some(output) = outputs.get(PLACE) else { return Ok(()) };
+        let Some(output) = outputs.get(self.place) else { return Ok(()) };
         let (from, dtype) = (address(output, stream.context())?, output.desc().dtype);
         let host = match self.copied.take().filter(|(host, _)| host.context() == stream.context()) {
             Some((host, _)) => host,
@@ -110,7 +123,7 @@ impl ScoreReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heads::{HeadFormat, ModelHints, anomaly, depth};
+    use crate::heads::{HeadFormat, ModelHints, anomaly, anomaly_score, depth};
     use crate::memory::DevicePool;
     use crate::tensor::TensorDesc;
 
@@ -153,6 +166,8 @@ mod tests {
             assert_eq!(reader.read(&[&map, &Tensor::from_slice("pred_score", dims, &[0.625f32])]), 0.625);
             assert_eq!(reader.read(&[&map, &Tensor::from_slice("pred_score", dims, &[f16::from_f32(0.625)])]), 0.625);
         }
+        let alone = ScoreReader::new(&decoder(&anomaly_score::HEAD, &outputs(DType::F32)[1..])).unwrap();
+        assert_eq!(alone.read_there(&[&Tensor::from_slice("pred_score", &[1, 1], &[0.625f32])]).unwrap(), 0.625);
         assert!(reader.copied().is_nan(), "nothing was copied");
         let Some(context) = crate::test::gpu() else { return };
         let (stream, pool) = (Stream::new(&context).unwrap(), DevicePool::new(&context));
@@ -169,6 +184,7 @@ mod tests {
                 reader.queue(&stream, &[&map, &score]).unwrap();
                 stream.synchronize().unwrap();
                 assert_eq!(reader.copied(), wanted, "{dtype:?} {row}");
+                assert_eq!(alone.read_there(&[&score]).unwrap(), wanted, "{dtype:?} {row}");
             }
         }
         let on_host = Tensor::from_slice("pred_score", &[1], &[0.5f32]);

@@ -59,7 +59,7 @@ const PURPOSES: [Purpose; 15] = [
         what: "models that give a map of scores",
         is_met: |head, _| {
             let is_of_classes = head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes];
-            head.is_text_map() || head.task == Task::Anomaly || is_of_classes
+            head.is_text_map() || head.is_map() && head.task == Task::Anomaly || is_of_classes
         },
     },
     Purpose {
@@ -168,6 +168,7 @@ mod tests {
             format!("score-threshold class-thresholds {boxes} {no_text} top-k class-scores background-class");
         assert_eq!(of("semantic-logits", false), of_scores);
         assert_eq!(of("anomaly", false), format!("{boxes} {no_text} top-k class-scores background-class"));
+        assert_eq!(of("anomaly-score", false), format!("{boxes} mask-output {no_classifier}"));
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));

@@ -198,7 +198,7 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 16] = [
         "score-threshold",
         "Score threshold",
         "Boxes with a lower score are dropped (of layout=text-detect the default means 0.6, of text-orientation 0.9, \
-         of anomaly more than 0.5)",
+         of anomalies more than 0.5)",
         OptionKind::Float(0.0..=1.0),
         score_threshold
     ),

@@ -55,7 +55,7 @@ pub struct Postprocessor {
     classifier: Option<Classifier>,
     /// Finds the map of the frame, if the model gives one.
     maps: Option<MapFinder>,
-    /// Reads the score of the frame, if the model gives one with its map.
+    /// Reads the score of the frame, if the model gives one, such as with its map.
     score: Option<ScoreReader>,
     /// Reads the vector of the frame, if the model gives one.
     vectors: Option<VectorReader>,
@@ -226,9 +226,9 @@ impl Postprocessor {
         (self.is_chosen && usual != *transform).then_some(usual)
     }
 
-    /// Whether the model gives classes of the whole picture, and no boxes.
+    /// Whether the model gives classes of the whole picture, or the score of one, and neither boxes nor a map.
     pub fn is_classifier(&self) -> bool {
-        self.classifier.is_some()
+        self.classifier.is_some() || self.decoder.format().is_score()
     }
 
     /// Whether the model gives a vector of the whole picture, and no boxes.
@@ -540,7 +540,7 @@ impl Postprocessor {
     pub fn not_finite(&mut self) -> Option<Error> {
         let count = std::mem::take(&mut self.not_finite);
         let file = self.model.path.display();
-        let of = match (self.has_map(), self.is_embedding()) {
+        let of = match (self.has_map() || self.score.is_some(), self.is_embedding()) {
             (true, _) => "values",
             (_, true) => "vectors",
             _ => "rows",

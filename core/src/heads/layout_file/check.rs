@@ -207,9 +207,11 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         {
             None
         }
-        (Task::Anomaly, Some(OutputKind::Map), [Column::AnomalyScore]) if has_score(&draft.outputs[1..]) => None,
+        (Task::Anomaly, Some(OutputKind::Map), [Column::AnomalyScore]) if is_score(&draft.outputs[1..]) => None,
+        (Task::Anomaly, ..) if is_score(&draft.outputs) => None,
         (Task::Anomaly, ..) => Some(
-            "an output of the dims batch one height width, and behind it one of the dims batch, both with anomaly-score",
+            "an output of the dims batch one height width, and behind it one of the dims batch, both with anomaly-score; or the latter \
+             alone",
         ),
         (Task::Text, ..) => {
             Some("one output of the dims batch rows columns, or rows one columns, with characters or slots")
@@ -239,7 +241,7 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
 }
 
 /// Whether these are one output: a score of each picture.
-fn has_score(outputs: &[OutputDraft]) -> bool {
+fn is_score(outputs: &[OutputDraft]) -> bool {
     matches!(outputs, [score] if kind(score) == Some(OutputKind::PictureNumber) && score.columns == [Column::AnomalyScore])
 }
 

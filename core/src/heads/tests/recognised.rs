@@ -191,6 +191,8 @@ fn models_are_recognised() {
             at(256),
         ),
         (&anomaly::HEAD, &["pred_score f16 ?x1", "anomaly_map f16 ?x1x?x?"], ModelHints::default()),
+        (&anomaly_score::HEAD, &["pred_score f32 1", "pred_label bool 1"], at(256)),
+        (&anomaly_score::HEAD, &["pred_score f16 ?x1"], ModelHints::default()),
         (
             &ssd::HEAD,
             &[
@@ -215,6 +217,13 @@ fn a_score_and_a_map_are_told_apart_by_their_dimensions() {
         let decoder = Decoder::new(Some(&anomaly::HEAD), &model(&outputs), &at(64)).unwrap();
         assert_eq!(decoder.map_shape(), Some([1, 64, 32]), "{outputs:?}");
     }
+    // The score alone, if the user asks for that.
+    for outputs in [&["label bool 1", "565 f32 1x1"][..], &["output f32 1x1x32x64", "565 f32 1"]] {
+        let decoder = Decoder::new(Some(&anomaly_score::HEAD), &model(outputs), &at(64)).unwrap();
+        assert_eq!((decoder.map_shape(), decoder.first_output().name.as_str()), (None, "565"), "{outputs:?}");
+    }
+    let error = recognise(Some(&anomaly_score::HEAD), &model(&["output f32 1x1x64x64"]), &at(64)).unwrap_err();
+    assert!(error.message().contains("The model's outputs do not fit layout=anomaly-score"), "{error}");
     let error = recognise(Some(&anomaly::HEAD), &model(&["output f32 1x1x64x64"]), &at(64)).unwrap_err();
     assert!(error.message().contains("The model's outputs do not fit layout=anomaly"), "{error}");
 }
@@ -299,7 +308,12 @@ fn models_that_are_not_recognised() {
             labelled(3, 320),
             "Output transpose_0.tmp_0 f32 1x1600x80 has 80 classes as picodet, against 3 labels.",
         ),
-        (&["pred_score f32 1", "pred_label bool 1"], at(256), "Of Anomalib's models those with a map are read"),
+        (
+            &["pred_score f32 1x2", "pred_label bool 1"],
+            at(256),
+            "Anomalib 2 gives pred_score as one number of each picture",
+        ),
+        (&["pred_score f32 1", "anomaly_map f32 1x3x64x64"], at(64), "set layout=anomaly-score on trtnms"),
         // It may be YOLOv7 with its own suppression, but nothing else speaks for it.
         (
             &["output f32 ?x7"],

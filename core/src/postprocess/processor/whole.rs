@@ -13,27 +13,47 @@ impl Postprocessor {
         self.instances.span = span;
     }
 
-    /// Takes over the score of a frame, if the model gives one with its map: the one class, where it reaches the threshold.
+    /// Takes over the score of a frame, if the model gives one with its map.
     pub(super) fn take_score(&mut self, score: Option<f32>) {
-        let (Some(score), Some(classes)) = (score, &mut self.instances.classes) else { return };
-        classes.clear();
-        if !score.is_finite() {
-            self.not_finite += 1;
-            return;
-        }
-        self.above_one = Some(score).filter(|&score| score > MOST_SCORE).or(self.above_one);
-        if score >= self.thresholds.of(0) {
-            classes.push(RankedClass { class: 0, score });
+        let Some(score) = score else { return };
+        let class = self.class_of_score(score);
+        if let Some(classes) = &mut self.instances.classes {
+            classes.clear();
+            classes.extend(class);
         }
     }
 
+    /// The one class of a picture with that score, where it reaches the threshold.
+    fn class_of_score(&mut self, score: f32) -> Option<RankedClass> {
+        if !score.is_finite() {
+            self.not_finite += 1;
+            return None;
+        }
+        self.above_one = Some(score).filter(|&score| score > MOST_SCORE).or(self.above_one);
+        (score >= self.thresholds.of(0)).then_some(RankedClass { class: 0, score })
+    }
+
+    /// The one class of several pictures of a frame, if the model gives a score of each and no map.
+    fn take_scores(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
+        for tensors in pictures {
+            let outputs = self.decoder.pick(tensors)?;
+            tensors.wait()?;
+            let score = self.score.as_ref().map(|reader| reader.read_there(&outputs)).transpose()?;
+            found.push(score.and_then(|score| self.class_of_score(score)).into_iter().collect());
+        }
+        Ok(())
+    }
+
     /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
-    /// waits once for all of them.
+    /// waits once for all of them, and for each by itself where the model gives a score alone.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
     pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
         found.clear();
+        if self.decoder.format().is_score() {
+            return self.take_scores(pictures, found);
+        }
         let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
         let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
             (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),

@@ -273,6 +273,12 @@ fn an_anomaly_has_a_map_and_a_score() {
     let outputs = model(&["map f32 1x1x8x8", "score f32 1", "mask bool 1x1x8x8", "label bool 1"]);
     let decoder = Decoder::new(Some(head("anomaly", &[map, score]).unwrap()), &outputs, &at(64)).unwrap();
     assert_eq!(decoder.map_shape(), Some([1, 8, 8]));
+    // Without a map it may be alone.
+    for outputs in [&["score f32 1", "label bool 1"][..], &["score f16 ?x1"]] {
+        let head = head("anomaly", &[score]).unwrap();
+        assert_eq!(recognise(Some(head), &model(outputs), &at(64)), Ok(head));
+        assert!(head.is_score() && !head.is_map() && !head.has_boxes());
+    }
     let boxes = "[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
                  columns = [{ column = \"box\", encoding = \"corners\" }, \"classes\"]\n";
     let (count, in_a_row) = (score.replace("anomaly-score", "count"), boxes.replace("classes", "anomaly-score"));
