@@ -139,9 +139,47 @@ fn scores_that_are_not_normalised_are_told() {
         assert_eq!(attached(&line.push(frame())).0, anomaly(34.5));
         let said = line.said();
         assert_eq!(said.len(), usize::from(frame_number == 0), "{said:?}");
-        let parts = ["scores above 1 for pictures, such as 34.5", "Anomalib 2", "layout=semantic-logits"];
+        let parts = ["scores above 1 for pictures, such as 34.5", "Anomalib 2", "a layout file with [anomaly]"];
         assert!(said.iter().all(|text| parts.iter().all(|part| text.contains(part))), "{said:?}");
     }
+}
+
+/// As Anomalib 1 exports them, with the numbers of its metadata.json in a layout file.
+#[test]
+fn raw_scores_are_normalised_by_the_layout_file() {
+    let folder = scratch("anomaly-range");
+    let file = folder.join("head.toml");
+    let range = "[anomaly]\nimage-threshold = 24.5\npixel-threshold = 0.25\nmin = 8.5\nmax = 48.5\n";
+    let output = |name: &str, dims: &str| {
+        format!("[[output]]\nname = \"{name}\"\ndims = [\"batch\"{dims}]\ncolumns = [\"anomaly-score\"]\n")
+    };
+    let outputs = output("anomaly_map", ", \"one\", \"height\", \"width\"") + &output("pred_score", "");
+    let text = format!("name = \"parts\"\ntask = \"anomaly\"\n[input]\nfit = \"stretch\"\n{range}{outputs}");
+    std::fs::write(&file, &text).unwrap();
+    let layout = format!("draw=false layout-file={}", file.display());
+    for (raw, score) in
+        [(34.5, Some(0.75)), (24.5, Some(0.5)), (24.5f32.next_down(), None), (1e6, Some(1.0)), (-3.0, None)]
+    {
+        let mut line = Line::new(&model(&folder, raw), &layout);
+        let wanted = score.map_or(Vec::new(), anomaly);
+        // The map rises by an eighth from column to column of eight, and the third of them is at the threshold.
+        let (found, map) = attached(&line.push(frame()));
+        assert_eq!(found, wanted, "{raw}");
+        assert_eq!(map, [("anomaly".to_string(), 44.0 / 64.0)], "{raw}");
+        line.nms().set_property("map-threshold", 0.3125f32);
+        assert_eq!(attached(&line.push(frame())).1[0].1, 5.0 / 8.0, "in the units of the map");
+        assert_eq!(line.said(), [] as [String; 0]);
+    }
+    // The same in the model itself.
+    let carrying = graph(44.5).metadata("gsttrt", &text).save(&folder.join("carrying.onnx"));
+    let mut line = Line::new(&carrying, "draw=false");
+    assert_eq!(attached(&line.push(frame())).0, anomaly(1.0));
+    std::fs::write(&file, text.replace("max = 48.5", "max = 8")).unwrap();
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={carrying} ! trtnms {layout} ! fakesink"
+    ));
+    assert!(outcome.error_text().contains("max must be greater"), "{}", outcome.error_text());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! A head as data: its outputs, and what their elements mean.
 
 use super::grid::StrideGrid;
-use super::layout_file::LayoutFile;
+use super::layout_file::{AnomalyRange, LayoutFile};
 use super::recognise::{Confidence, HeadCandidate, ModelHints};
 #[cfg(test)]
 use super::tests;
@@ -351,6 +351,11 @@ impl HeadFormat {
     /// What users call it: `layout=yolov8`, or the file.
     pub(super) fn called(&self) -> String {
         self.file.map_or_else(|| format!("layout={self}"), |file| format!("{} ({self})", file.source))
+    }
+
+    /// What its scores of anomalies mean, where a file says that they are raw.
+    pub(crate) fn anomaly_range(&self) -> Option<AnomalyRange> {
+        self.file?.anomaly
     }
 
     /// Which of its outputs has the rows of all pictures of a batch.

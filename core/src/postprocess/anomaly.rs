@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The score of a picture that models of anomalies give, most of them next to a map. It becomes the one class of the picture.
 //!
-//! Anomalib normalises both in its graph: 0.5 is where it parts what is usual from what is not, by the pictures of its validation.
+//! Anomalib 2 normalises both in its graph: 0.5 is where it parts what is usual from what is not, by the pictures of its validation.
+//! Anomalib 1 leaves both raw, and writes what is needed into a file next to the model. From a layout file that has these numbers,
+//! scores become what Anomalib 1 makes of them: (score - threshold) / (max - min) + 0.5, held in 0..1, each operation rounded in f32.
 
 use std::path::Path;
 
@@ -11,15 +13,27 @@ use super::suppress::device::address;
 use super::text::host_copy;
 use crate::cuda::driver::Stream;
 use crate::error::{Error, ErrorKind, Result};
+use crate::heads::layout_file::AnomalyRange;
 use crate::heads::{Decoder, Dim, Task, number};
 use crate::memory::{Mapped, Pool};
 use crate::tensor::{DType, Tensor};
 
-/// The score above which a pixel is an anomaly, if the user sets none.
-pub(super) const USUAL_PIXEL: f32 = 0.5;
+/// The score above which a pixel is an anomaly in Anomalib 2, and with which a picture is one in Anomalib 1.
+const USUAL: f32 = 0.5;
 
-/// The least score with which a picture is one, if the user sets none: Anomalib wants more than 0.5.
-pub(super) const USUAL_SCORE: f32 = f32::from_bits(USUAL_PIXEL.to_bits() + 1);
+/// The least score with which a picture is one in Anomalib 2, which wants more than 0.5.
+const ABOVE_USUAL: f32 = f32::from_bits(USUAL.to_bits() + 1);
+
+/// The least score with which a picture is an anomaly, if the user sets none.
+pub(super) fn usual_score(decoder: &Decoder) -> f32 {
+    if decoder.format().anomaly_range().is_some() { USUAL } else { ABOVE_USUAL }
+}
+
+/// The score above which a pixel is one, if the user sets none. Of raw scores the threshold itself is enough.
+pub(super) fn usual_pixel(decoder: &Decoder) -> f32 {
+    let raw = decoder.format().anomaly_range().and_then(|range| range.pixel_threshold);
+    raw.map_or(USUAL, f32::next_down)
+}
 
 /// What the class is called where no file names it.
 const USUAL_LABEL: &str = "anomaly";
@@ -52,8 +66,8 @@ pub(super) fn not_normalised(file: &Path, score: f32) -> Error {
     Error::new(ErrorKind::Model, what)
         .cause("Anomalib's scores lie in 0..1 once they are normalised, and this export does not do that")
         .remedy(
-            "Export the model by Anomalib 2 with its post-processing, or set layout=semantic-logits and map-threshold on trtnms, to the \
-             threshold of pixels that it was trained with",
+            "Export the model by Anomalib 2 with its post-processing. Or describe it in a layout file with [anomaly], which has the \
+             thresholds, min and max that Anomalib 1 writes into metadata.json: docs/layout-file.md has an example",
         )
 }
 
@@ -63,6 +77,8 @@ pub(super) struct ScoreReader {
     place: usize,
     /// For scores without a map, in GPU memory.
     pool: Pool,
+    /// Where the scores are raw.
+    range: Option<AnomalyRange>,
     /// That of a picture in GPU memory, and its type.
     copied: Option<(Mapped, DType)>,
 }
@@ -72,7 +88,19 @@ impl ScoreReader {
     pub fn new(decoder: &Decoder) -> Option<Self> {
         let mut outputs = decoder.format().outputs.iter();
         let place = outputs.position(|output| !output.dims.contains(&Dim::Height))?;
-        (decoder.format().task == Task::Anomaly).then(|| ScoreReader { place, pool: Pool::default(), copied: None })
+        let range = decoder.format().anomaly_range();
+        let is_one = decoder.format().task == Task::Anomaly;
+        is_one.then(|| ScoreReader { place, pool: Pool::default(), range, copied: None })
+    }
+
+    /// A score that was read, in 0..1 where its range is known.
+    pub fn normalised(&self, score: f32) -> f32 {
+        match self.range {
+            Some(AnomalyRange { image_threshold, min, max, .. }) if score.is_finite() => {
+                ((score - image_threshold) / (max - min) + USUAL).clamp(0.0, 1.0)
+            }
+            _ => score,
+        }
     }
 
     /// Of outputs on the host.
@@ -138,7 +166,33 @@ mod tests {
 
     #[test]
     fn the_usual_threshold_is_that_of_anomalib() {
-        assert!(USUAL_SCORE > 0.5 && USUAL_SCORE.next_down() == 0.5, "{USUAL_SCORE}");
+        assert!(ABOVE_USUAL > 0.5 && ABOVE_USUAL.next_down() == 0.5, "{ABOVE_USUAL}");
+    }
+
+    #[test]
+    fn raw_scores_become_those_of_anomalib_1() {
+        let text = "name = 'own'\ntask = 'anomaly'\n[anomaly]\nimage-threshold = 12.5\npixel-threshold = 9\nmin = 4.5\nmax = 20.5\n\
+                    [[output]]\ndims = ['batch', 'one', 'height', 'width']\ncolumns = ['anomaly-score']\n\
+                    [[output]]\ndims = ['batch']\ncolumns = ['anomaly-score']\n";
+        let decoder = decoder(HeadFormat::of_name(text).unwrap(), &outputs(DType::F32));
+        let reader = ScoreReader::new(&decoder).unwrap();
+        for (raw, wanted) in [
+            (12.5, 0.5),
+            (4.5, 0.0),
+            (20.5, 1.0),
+            (16.5, 0.75),
+            (1000.0, 1.0),
+            (-1000.0, 0.0),
+            (f32::MAX, 1.0),
+            (f32::MIN, 0.0),
+        ] {
+            assert_eq!(reader.normalised(raw), wanted, "{raw}");
+        }
+        assert!(reader.normalised(f32::NAN).is_nan() && reader.normalised(f32::INFINITY).is_infinite());
+        assert_eq!((usual_score(&decoder), usual_pixel(&decoder)), (0.5, 9f32.next_down()));
+        let decoder = self::decoder(&anomaly::HEAD, &outputs(DType::F32));
+        assert_eq!((usual_score(&decoder), usual_pixel(&decoder)), (ABOVE_USUAL, 0.5));
+        assert_eq!(ScoreReader::new(&decoder).unwrap().normalised(34.5), 34.5);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Postprocessor {
         let least = match is_usual {
             true if self.finds_text() => USUAL_SCORE,
             true if self.finds_orientation() => orientation::USUAL_TURN,
-            true if self.score.is_some() => anomaly::USUAL_SCORE,
+            true if self.score.is_some() => anomaly::usual_score(&self.decoder),
             _ => options.score_threshold,
         };
         self.thresholds = thresholds(least, &options.classes, &options.class_thresholds, &self.known_classes())?;
@@ -172,7 +172,7 @@ impl Postprocessor {
         self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
         self.nms.class_agnostic = options.class_agnostic;
         let is_usual = self.score.is_some() && options.map_threshold == PostprocessOptions::default().map_threshold;
-        let pixel = if is_usual { anomaly::USUAL_PIXEL } else { options.map_threshold };
+        let pixel = if is_usual { anomaly::usual_pixel(&self.decoder) } else { options.map_threshold };
         if let Some(maps) = &mut self.maps {
             maps.keep(&self.thresholds, pixel);
         }

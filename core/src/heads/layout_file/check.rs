@@ -36,6 +36,7 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
         check_output(draft, output)?;
     }
     check_rows(draft)?;
+    check_anomaly(draft)?;
     match draft.task {
         Task::Classify | Task::Semantic | Task::Depth | Task::Anomaly | Task::Embed | Task::Text | Task::TextDetect => {
             check_whole(draft)
@@ -185,6 +186,25 @@ fn check_rows(draft: &LayoutDraft) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What raw scores mean: of a picture, and of a pixel if there is a map.
+fn check_anomaly(draft: &LayoutDraft) -> Result<()> {
+    let Some(range) = &draft.anomaly else { return Ok(()) };
+    let has_map = draft.outputs.iter().any(|output| kind(output) == Some(OutputKind::Map));
+    let what = match range.pixel_threshold {
+        _ if draft.task != Task::Anomaly => {
+            format!("[anomaly] is for the task “anomaly”, and here it is “{}”. Leave it out", draft.task.name())
+        }
+        None if has_map => {
+            "[anomaly] needs pixel-threshold, from which on a pixel of the map is an anomaly: pixel_threshold in the metadata.json \
+             of Anomalib 1"
+                .into()
+        }
+        Some(_) if !has_map => "pixel-threshold is for a map, and there is a score alone. Leave it out".into(),
+        _ => return Ok(()),
+    };
+    Err(draft.text.error(draft.anomaly_at, what))
 }
 
 /// Heads that say something of the picture as a whole, or of its pixels.

@@ -45,6 +45,20 @@ pub struct LayoutFile {
     pub(crate) source: String,
     /// Dimensions of each output, where they are given; -1 is open.
     pub(super) shapes: Vec<Option<Vec<i64>>>,
+    /// Of raw scores of anomalies.
+    pub(crate) anomaly: Option<AnomalyRange>,
+}
+
+/// What raw scores of anomalies mean, as Anomalib 1 writes it into `metadata.json` next to a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AnomalyRange {
+    /// From which on a picture is an anomaly.
+    pub image_threshold: f32,
+    /// The same of a pixel of the map, if there is one.
+    pub pixel_threshold: Option<f32>,
+    /// The least and the greatest score of a picture in the validation.
+    pub min: f32,
+    pub max: f32,
 }
 
 /// A head that was read, and the text that it was read from.
@@ -147,7 +161,7 @@ fn leak(draft: LayoutDraft, source: &str) -> &'static HeadFormat {
             OutputSpec { name: text(output.name), class: output.class, dims, columns: Vec::leak(output.columns) }
         })
         .collect();
-    let file = LayoutFile { source: source.into(), shapes };
+    let file = LayoutFile { source: source.into(), shapes, anomaly: draft.anomaly };
     let sizes = HeadSizes {
         classes: draft.counts.classes,
         coefficients: draft.counts.coefficients,

@@ -3,6 +3,7 @@
 
 use toml::de::DeTable;
 
+use super::AnomalyRange;
 use super::columns::{ColumnCounts, Row, whole_list};
 use super::table::{KeyReader, LayoutText, must_be, whole, word};
 use crate::error::Result;
@@ -65,12 +66,14 @@ pub(super) struct LayoutDraft<'a> {
     pub input: InputTransform,
     pub grid: Option<StrideGrid>,
     pub keypoints: Option<KeypointModel>,
+    pub anomaly: Option<AnomalyRange>,
     pub counts: ColumnCounts,
     pub outputs: Vec<OutputDraft>,
     pub task_at: usize,
     pub suppress_at: usize,
     pub grid_at: usize,
     pub keypoints_at: usize,
+    pub anomaly_at: usize,
 }
 
 /// An output, and where it begins in the text.
@@ -88,7 +91,9 @@ impl<'a> LayoutDraft<'a> {
     /// # Errors
     /// `Settings`, with the line, where the text is no TOML, or has keys, words or numbers that there are not.
     pub fn read(text: LayoutText<'a>) -> Result<LayoutDraft<'a>> {
-        const KEYS: [&str; 8] = ["name", "about", "task", "suppression", "input", "grid", "keypoints", "output"];
+        const KEYS: [&str; 9] =
+            ["name", "about", "task", "suppression", "input", "grid", "keypoints", "anomaly", "output"];
+        const ANOMALY: [&str; 4] = ["image-threshold", "pixel-threshold", "min", "max"];
         if let Some(at) = endless_key(text.text) {
             return Err(text.error(at, "a key has more parts than any here"));
         }
@@ -112,6 +117,7 @@ impl<'a> LayoutDraft<'a> {
             suppress: keys.word("suppression", &SUPPRESS)?,
             input: input(&keys)?,
             grid: keys.table("grid", &["strides", "anchors", "priors"])?.map(|keys| grid(&keys)).transpose()?,
+            anomaly: keys.table("anomaly", &ANOMALY)?.map(|keys| anomaly(&keys)).transpose()?,
             outputs: outputs(&keys, shape, &mut counts)?,
             keypoints,
             counts,
@@ -119,6 +125,7 @@ impl<'a> LayoutDraft<'a> {
             suppress_at: keys.place("suppression"),
             grid_at: keys.place("grid"),
             keypoints_at: keys.place("keypoints"),
+            anomaly_at: keys.place("anomaly"),
         })
     }
 }
@@ -234,6 +241,19 @@ fn keypoints(keys: &KeyReader) -> Result<KeypointModel> {
     };
     let names = names.iter().map(text).collect::<Result<_>>()?;
     Ok(KeypointModel { shape: KeypointShape { count: count as u16, dims: numbers as u8 }, names })
+}
+
+fn anomaly(keys: &KeyReader) -> Result<AnomalyRange> {
+    let number = |key: &str, what: &str| keys.number(key)?.ok_or_else(|| keys.missing(key, what));
+    let image_threshold = number("image-threshold", "image_threshold in the metadata.json of Anomalib 1")?;
+    let min = number("min", "min, or pred_scores.min, in the metadata.json of Anomalib 1")?;
+    let max = number("max", "max, or pred_scores.max, in the metadata.json of Anomalib 1")?;
+    let range = max - min;
+    if range <= 0.0 || !range.is_finite() {
+        let what = format!("min is {min} and max {max}: max must be greater, and their difference a finite number");
+        return Err(keys.text.error(keys.place("max"), what));
+    }
+    Ok(AnomalyRange { image_threshold, pixel_threshold: keys.number("pixel-threshold")?, min, max })
 }
 
 fn outputs(keys: &KeyReader, shape: Option<KeypointShape>, counts: &mut ColumnCounts) -> Result<Vec<OutputDraft>> {

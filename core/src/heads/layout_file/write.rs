@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use super::LayoutFile;
 use super::columns::{BLANKS, ENCODINGS, OVERS, word_of};
 use super::read::{DIMS, SUPPRESS, TYPES};
+use super::{AnomalyRange, LayoutFile};
 use crate::heads::grid::StrideGrid;
 use crate::heads::{Column, ElementClass, HeadFormat, HeadSizes, OutputSpec};
 use crate::image::keypoints::KeypointModel;
@@ -66,6 +66,12 @@ pub(super) fn text(head: &HeadFormat, name: &str, sizes: &ModelSizes) -> String 
         if !model.names.is_empty() {
             let names: Vec<String> = model.names.iter().map(|name| quoted(name)).collect();
             line(format!("names = [{}]", names.join(", ")));
+        }
+    }
+    if let Some(AnomalyRange { image_threshold, pixel_threshold, min, max }) = head.anomaly_range() {
+        line(format!("\n[anomaly]\nimage-threshold = {image_threshold}\nmin = {min}\nmax = {max}"));
+        if let Some(threshold) = pixel_threshold {
+            line(format!("pixel-threshold = {threshold}"));
         }
     }
     for (i, output) in head.outputs.iter().enumerate() {

@@ -29,6 +29,7 @@ impl Postprocessor {
             self.not_finite += 1;
             return None;
         }
+        let score = self.score.as_ref().map_or(score, |reader| reader.normalised(score));
         self.above_one = Some(score).filter(|&score| score > MOST_SCORE).or(self.above_one);
         (score >= self.thresholds.of(0)).then_some(RankedClass { class: 0, score })
     }

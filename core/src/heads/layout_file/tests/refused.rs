@@ -297,6 +297,61 @@ fn an_anomaly_has_a_map_and_a_score() {
 }
 
 #[test]
+fn raw_scores_have_thresholds_and_a_range() {
+    let map = "[[output]]\ndims = [\"batch\", \"one\", \"height\", \"width\"]\ncolumns = [\"anomaly-score\"]\n";
+    let score = "[[output]]\ndims = [\"batch\"]\ncolumns = [\"anomaly-score\"]\n";
+    let text = |task: &str, keys: &str, outputs: &[&str]| {
+        format!("name = \"own\"\ntask = \"{task}\"\n[anomaly]\n{keys}\n{}", outputs.concat())
+    };
+    let keys = "image-threshold = 12.5\nmin = 4.5\nmax = 20";
+    let with_map = format!("{keys}\npixel-threshold = -3e-3");
+    let with_map = with_map.as_str();
+    for (keys, outputs) in [(keys, &[score][..]), (with_map, &[map, score])] {
+        let head = of_text("a", &text("anomaly", keys, outputs)).unwrap();
+        let range = head.anomaly_range().unwrap();
+        assert_eq!((range.image_threshold, range.min, range.max), (12.5, 4.5, 20.0));
+        assert_eq!(range.pixel_threshold, (outputs.len() == 2).then_some(-3e-3));
+        let again = of_text("again", &to_toml(head, "written")).unwrap();
+        assert_eq!(again.anomaly_range(), Some(range));
+    }
+    for (task, keys, outputs, says) in [
+        (
+            "anomaly",
+            "min = 1\nmax = 2",
+            &[score][..],
+            "line 3: the key image-threshold is missing: image_threshold in the",
+        ),
+        (
+            "anomaly",
+            "image-threshold = 1\nmax = 2",
+            &[score],
+            "line 3: the key min is missing: min, or pred_scores.min,",
+        ),
+        ("anomaly", "image-threshold = 1\nmin = 2", &[score], "line 3: the key max is missing"),
+        (
+            "anomaly",
+            "image-threshold = 1\nmin = 2\nmax = 2",
+            &[score],
+            "line 6: min is 2 and max 2: max must be greater",
+        ),
+        ("anomaly", "image-threshold = 1\nmin = -3e38\nmax = 3e38", &[score], "their difference a finite number"),
+        (
+            "anomaly",
+            "image-threshold = nan\nmin = 1\nmax = 2",
+            &[score],
+            "image-threshold is nan, and must be a finite",
+        ),
+        ("anomaly", "image_threshold = 1\nmin = 1\nmax = 2", &[score], "did you mean “image-threshold”?"),
+        ("anomaly", keys, &[map, score], "line 3: [anomaly] needs pixel-threshold, from which on a pixel"),
+        ("anomaly", with_map, &[score], "line 3: pixel-threshold is for a map, and there is a score alone"),
+        ("depth", with_map, &[map], "line 3: [anomaly] is for the task “anomaly”, and here it is “depth”"),
+    ] {
+        let error = of_text("a", &text(task, keys, outputs)).unwrap_err().message();
+        assert!(error.contains(says), "{keys}: {error}");
+    }
+}
+
+#[test]
 fn a_file_for_another_model_is_refused() {
     let head = of_text("the layout file a.toml", YOLOV8).unwrap();
     let refused = |outputs: &[&str], hints: &ModelHints| {
