@@ -19,6 +19,7 @@
 #               the chain without it
 #   swap        the model swapped while streams play, for one of another size and other classes: SWAPS times flat out, and some at
 #               LIVE frames a second
+#   prompts     the words of a model changed while streams play: SWAPS times flat out, and as often at LIVE frames a second
 #   serve       gst-trt serve with SERVE_SOURCES sources that share the model of YOLOv8s's shape: clips at their own pace; fps of each,
 #               latency, memory, CUDA contexts
 #   rtdetr_engine   makes a network of RT-DETR-R50's shape, 640x640, and its engine of batches, which takes minutes: in FP16 as far as that
@@ -55,7 +56,7 @@
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
 #   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
-#   SWAPS        of the row swap                          (default: 100)
+#   SWAPS        of the rows swap and prompts             (default: 100)
 #   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
 #                of the row serve: how many sources, for how long, and whether they are cameras by RTSP, of a server on this machine
 #                                                         (default: 16,64,128; 30; false)
@@ -245,6 +246,20 @@ row_swap() {
     swap swap-shared batch=16 "swaps=$SWAPS"
     swap swap-own batch=0 "swaps=$(((SWAPS + 4) / 5))"
     [ "$LIVE" = 0 ] || swap swap-live batch=16 "swaps=$(((SWAPS + 4) / 5))" "live=$LIVE"
+}
+
+# words NAME ARGUMENT…: the same bench with a model of its own, whose words are changed.
+words() {
+    local name=$1 properties
+    shift
+    read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
+    bench "$name" swap "$CLIP" words=true "${properties[@]}" streams=16 batch=16 "swaps=$SWAPS" "json=$OUT/$name.jsonl" "$@"
+}
+
+row_prompts() {
+    words prompts
+    # Frames come every 2 ms, so that a batch cannot wait for more of them.
+    [ "$LIVE" = 0 ] || words prompts-live batch-timeout=1000 every=10 "live=$LIVE"
 }
 
 # program NAME [COMMAND]: a script that is the program of that name with the GStreamer, which Python must not get. It lasts as long as
@@ -449,7 +464,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap serve torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap prompts serve torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

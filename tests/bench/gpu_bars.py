@@ -19,7 +19,7 @@ SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE, REID, BYTES = 0.90, 0.97, 0.95, 16 << 10
-SWAP_GAP_MS, SWAP_MIB = 100, 0
+SWAP_GAP_MS, SWAP_MIB, PROMPT_MS = 100, 0, 5
 SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
 OF_SHARE_MS, OF_DECODER = {"0.5": 30, "0.95": 60, "0.99": 90}, 0.9
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
@@ -201,6 +201,19 @@ def swap(table, lines):
             table.add(what + f"{name} more, of", last[i] - first[i], first[i], None, maximum=maximum)
 
 
+def prompts(table, lines):
+    rows = of(lines, "prompts")
+    if not rows:
+        table.open("words changed while streams play")
+    for line in rows:
+        what = f"words changed {line['swaps']} times, {line['streams']} streams, {line['live'] or 'flat out'}: "
+        table.add(what + "frames lost or doubled", line["lost"] + line["doubled"], line["frames"], None, maximum=0)
+        median, most = line["first_p50_max_ms"]
+        # Flat out a frame waits until the decoders have filled its batch.
+        table.add(what + "first frame with them, maximum and p50, ms", most, median, None, maximum=PROMPT_MS if line["live"] else None)
+        table.add(what + "longest gap, and without changes, ms", line["gap_swap_p50_max_ms"][1], line["gap_quiet_p50_max_ms"][1], None)
+
+
 def gpus(table, lines):
     for two in of(lines, "chain", gpus=2):
         for one in of(lines, "chain", gpus=1, file="gpus-1.jsonl", shared=two["shared"], batch=two["batch"]):
@@ -361,6 +374,7 @@ def main():
     second(table, lines)
     reid(table, lines)
     swap(table, lines)
+    prompts(table, lines)
     serve(table, lines)
     most(table, lines)
     archive(table, lines)

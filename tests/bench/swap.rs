@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The model swapped while streams play: no frame may be lost or doubled, and no stream may wait for long.
+//! The model swapped while streams play, or its words changed: no frame may be lost or doubled, and no stream may wait for long.
 //!
 //! `cargo bench --bench swap -- [CLIP [MODEL [OTHER]]] [streams=16] [batch=16] [swaps=100] [every=30] [live=0]
-//! [batch-timeout=10000] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [words=false] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round, flat out or at `live`
 //! frames a second, through `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink` for each stream. All streams
@@ -10,10 +10,15 @@
 //! `model-file` is set to the other model, and ends where each stream has had the frames that were under way when it was loaded,
 //! and some more. Then all streams go on for `every` frames, and the next swap brings the former model back.
 //!
+//! With `words=true` the model is one that finds the words of a file (swap/words.rs), and in place of `model-file` it is `input-values`
+//! that is set. Such a swap ends where each stream has had a frame with the new words. Live streams come one after the other then, as
+//! cameras do that know nothing of each other.
+//!
 //! * lost, doubled: frames that a decoder gave and that did not come to the sink, or came twice, by their PTS. Either ends the
 //!   bench with status 1.
 //! * gap: the time between two frames of a stream at the sink, the longest at a swap, and the longest without one. fps: of all
 //!   streams together during swaps, and between them with each model. load: from the setting to the message that it is loaded.
+//!   first: from the setting of words to the first frame of any stream that comes to the sink with what is found by them.
 //! * GPU MiB, KiB on the heap, threads, files: the least behind the first quarter of the swaps and behind the last, each with
 //!   the first model. What was loaded once by the first swaps is in both. TensorRT 8.6 keeps 92 kB of the heap for each load of an
 //!   engine with a Softmax, as YOLOv8 has, and nothing of other ones; a captured graph more or less is 340 kB.
@@ -32,6 +37,8 @@ mod machine;
 mod open_batch;
 #[path = "../../core/tests/common/wait.rs"]
 mod wait;
+#[path = "swap/words.rs"]
+mod words;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -48,6 +55,7 @@ use gst::prelude::*;
 use gst_app::AppSrc;
 use hdrhistogram::Histogram;
 use serde_json::json;
+use words::Words;
 
 /// Swaps that bring what is loaded once; they are not counted. The first model is back behind them.
 const WARM_UP: usize = 4;
@@ -60,6 +68,8 @@ struct Bench {
     clip: Clip,
     clip_name: String,
     models: [String; 2],
+    /// Where these are swapped, and both models are one.
+    words: Option<Words>,
     streams: usize,
     /// 0 where each stream has a model of its own.
     batch: usize,
@@ -85,16 +95,23 @@ struct Stream {
     last: Option<(Instant, bool)>,
     /// In µs: without a swap, and at one.
     gaps: [Histogram<u64>; 2],
+    /// Which words a frame is waited for with, and when it came.
+    wanted: Option<usize>,
+    found: Option<Instant>,
 }
 
 impl Stream {
     fn new() -> Self {
-        Stream { under_way: VecDeque::new(), came: 0, lost: 0, doubled: 0, last: None, gaps: [times(), times()] }
+        let gaps = [times(), times()];
+        Stream { under_way: VecDeque::new(), came: 0, lost: 0, doubled: 0, last: None, gaps, wanted: None, found: None }
     }
 
-    fn come(&mut self, pts: Option<gst::ClockTime>, at_swap: bool) {
+    fn come(&mut self, frame: &gst::BufferRef, at_swap: bool) {
         let now = Instant::now();
-        match self.under_way.iter().position(|wanted| *wanted == pts) {
+        if self.wanted.is_some_and(|words| Words::are_of(words, frame)) {
+            (self.wanted, self.found) = (None, Some(now));
+        }
+        match self.under_way.iter().position(|wanted| *wanted == frame.pts()) {
             Some(before) => {
                 self.under_way.drain(..=before);
                 self.lost += before as u64;
@@ -157,7 +174,7 @@ impl Playing<'_> {
         let (stream, is_swapping) = (self.streams[i].clone(), self.is_swapping.clone());
         pad("sink", "sink").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
             let at_swap = is_swapping.load(Ordering::Relaxed);
-            stream.lock().unwrap().come(info.buffer().expect("asked for").pts(), at_swap);
+            stream.lock().unwrap().come(info.buffer().expect("asked for"), at_swap);
             gst::PadProbeReturn::Ok
         });
     }
@@ -215,8 +232,34 @@ impl Playing<'_> {
         Ok(Passed(frames, begun.elapsed().as_secs_f64()))
     }
 
-    /// From the setting until all frames go to the new model; how long it was loaded.
-    fn swap(&self, model: &str) -> Result<(Duration, Passed), String> {
+    /// From the setting until each stream has had a frame with these words; the time until the first of them came.
+    fn change(&self, words: usize, values: &str) -> Result<(Duration, Passed), String> {
+        let before = self.came();
+        for stream in &self.streams {
+            let mut stream = stream.lock().unwrap();
+            (stream.wanted, stream.found) = (Some(words), None);
+        }
+        self.is_swapping.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        let count = if self.bench.batch > 0 { 1 } else { self.streams.len() };
+        self.infers().take(count).for_each(|infer| infer.set_property("input-values", values));
+        let found = || self.streams.iter().map(|stream| stream.lock().unwrap().found).collect::<Option<Vec<Instant>>>();
+        self.wait("some stream has had no frame with the new words", TIMEOUT, |_| found().is_some())?;
+        self.is_swapping.store(false, Ordering::Relaxed);
+        if let Some(infer) = self.infers().find(|infer| infer.property::<String>("input-values") != values) {
+            return Err(format!("{} has not come to {values}", infer.name()));
+        }
+        let first = found().and_then(|times| times.into_iter().min()).unwrap_or(begun);
+        let frames = self.came().iter().sum::<u64>() - before.iter().sum::<u64>();
+        Ok((first - begun, Passed(frames, begun.elapsed().as_secs_f64())))
+    }
+
+    /// From the setting until all frames go to the model of that place; how long it was loaded.
+    fn swap(&self, place: usize) -> Result<(Duration, Passed), String> {
+        if let Some(words) = &self.bench.words {
+            return self.change(place, &words.values[place]);
+        }
+        let model = &self.bench.models[place];
         let (begun, before) = (Instant::now(), self.came());
         self.is_swapping.store(true, Ordering::Relaxed);
         // One that is shared is loaded by the first.
@@ -231,7 +274,7 @@ impl Playing<'_> {
         let load = begun.elapsed();
         self.frames(self.bench.room() as u64 + 4, TIMEOUT)?;
         self.is_swapping.store(false, Ordering::Relaxed);
-        if let Some(infer) = self.infers().find(|infer| infer.property::<String>("model-file") != model) {
+        if let Some(infer) = self.infers().find(|infer| infer.property::<String>("model-file") != *model) {
             return Err(format!("{} has not come to {model}", infer.name()));
         }
         let frames = self.came().iter().sum::<u64>() - before.iter().sum::<u64>();
@@ -240,10 +283,10 @@ impl Playing<'_> {
 
     /// All swaps, and what they come to.
     fn swaps(&self) -> Result<Figures, String> {
-        let Bench { models, swaps, every, .. } = self.bench;
+        let Bench { swaps, every, .. } = self.bench;
         self.frames(*every, TIMEOUT)?;
         for i in 1..=WARM_UP {
-            self.swap(&models[i % 2])?;
+            self.swap(i % 2)?;
             self.frames(*every, TIMEOUT)?;
         }
         for stream in &self.streams {
@@ -251,7 +294,7 @@ impl Playing<'_> {
         }
         let mut figures = Figures::default();
         for i in 1..=*swaps {
-            let (load, passed) = self.swap(&models[i % 2])?;
+            let (load, passed) = self.swap(i % 2)?;
             figures.loads.push(load.as_secs_f64() * 1e3);
             figures.swapping.add(passed);
             figures.between[i % 2].add(self.frames(*every, TIMEOUT)?);
@@ -265,7 +308,7 @@ impl Playing<'_> {
 
 #[derive(Default)]
 struct Figures {
-    /// Milliseconds.
+    /// Milliseconds: of loading, or until the first frame with new words.
     loads: Vec<f64>,
     swapping: Passed,
     /// With each model.
@@ -281,6 +324,14 @@ impl Bench {
         (2 * self.batch).div_ceil(self.streams).max(4)
     }
 
+    /// When a live stream begins, so that those whose words change do not all have their frames at the same time.
+    fn phase(&self, i: usize) -> Duration {
+        match self.words {
+            Some(_) if self.pace > 0 => Duration::from_secs(1) * i as u32 / self.pace / self.streams as u32,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Streams with a model, from their start to their end, and what is done meanwhile; with all that is known of their frames.
     fn play<T>(
         &self,
@@ -293,9 +344,10 @@ impl Bench {
             batch => format!("shared-model=swap batch-size={batch} batch-timeout={}", self.timeout),
         };
         let (properties, room) = (&self.properties, queue(self.room()));
+        let words = self.words.as_ref().map_or(String::new(), |words| format!("input-values={}", words.values[0]));
         let branch = |i: usize| {
             let elements = format!(
-                "! trtpreprocess ! trtinfer name=infer{i} model-file={model} {properties} {sharing} ! {room} ! trtnms"
+                "! trtpreprocess ! trtinfer name=infer{i} model-file={model} {words} {properties} {sharing} ! {room} ! trtnms"
             );
             self.clip.branch(i, 0, self.pace > 0, &elements)
         };
@@ -311,7 +363,8 @@ impl Bench {
             for i in 0..count {
                 let source = pipeline.by_name(&format!("source{i}")).unwrap().downcast::<AppSrc>().unwrap();
                 let goes_on = || !stop.load(Ordering::Relaxed);
-                scope.spawn(move || self.clip.feed(&source, self.pace, Duration::ZERO, goes_on));
+                let phase = self.phase(i);
+                scope.spawn(move || self.clip.feed(&source, self.pace, phase, goes_on));
             }
             let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
             let outcome = playing.frames(1, BUILD).and_then(|_| during(&playing));
@@ -336,7 +389,8 @@ impl Bench {
     /// Whether no frame was lost or doubled; with the line of JSON.
     fn measure(&self) -> Result<(bool, serde_json::Value), String> {
         // Engines are built, and the other model is seen to work, before anything is measured.
-        for model in self.models.iter().rev() {
+        let models = if self.words.is_some() { &self.models[..1] } else { &self.models[..] };
+        for model in models.iter().rev() {
             self.play(model, 1, |_| Ok(()))?;
         }
         let (figures, streams) = self.play(&self.models[0], self.streams, |playing| playing.swaps())?;
@@ -358,7 +412,10 @@ impl Bench {
 
         println!("{came} frames came to the sinks; {lost} were lost, and {doubled} came twice");
         println!("gap: at a swap {:.1} ms at most, without {:.1} (half of them {:.1})", at_swap[1], quiet[1], quiet[0]);
-        println!("load: {:.0} ms, {:.0} at most", load[0], load[1]);
+        match self.words {
+            Some(_) => println!("first frame with new words: {:.2} ms, {:.2} at most", load[0], load[1]),
+            None => println!("load: {:.0} ms, {:.0} at most", load[0], load[1]),
+        }
         println!(
             "fps: {:.0} with the first model, {:.0} with the other, {:.0} during swaps",
             fps[0],
@@ -368,20 +425,23 @@ impl Bench {
         for (i, name) in ["MiB on the GPU", "KiB on the heap", "threads", "files"].into_iter().enumerate() {
             println!("{name}: {:.0} behind the first swaps, {:.0} behind the last", first[i], last[i]);
         }
-        let line = json!({
-            "row": "swap", "model": self.models[0], "other": self.models[1], "clip": self.clip_name, "properties": self.properties,
+        let (row, of_loads) =
+            if self.words.is_some() { ("prompts", "first_p50_max_ms") } else { ("swap", "load_p50_max_ms") };
+        let mut line = json!({
+            "row": row, "model": self.models[0], "other": self.models[1], "clip": self.clip_name, "properties": self.properties,
             "streams": self.streams, "shared": self.batch > 0, "batch": self.batch.max(1), "live": self.pace, "swaps": self.swaps,
             "every": self.every, "frames": came, "lost": lost, "doubled": doubled, "gap_swap_p50_max_ms": at_swap,
-            "gap_quiet_p50_max_ms": quiet, "load_p50_max_ms": load, "fps_quiet": fps, "fps_swapping": swapping.fps(),
+            "gap_quiet_p50_max_ms": quiet, "fps_quiet": fps, "fps_swapping": swapping.fps(),
             "first_gpu_mib_heap_kib_threads_files": first, "last_gpu_mib_heap_kib_threads_files": last,
             "all_gpu_mib_heap_kib_threads_files": taken,
         });
+        line[of_loads] = json!(load);
         Ok((lost + doubled == 0, line))
     }
 
     fn parse() -> Result<(Self, Option<File>), Box<dyn Error>> {
         let (mut streams, mut batch, mut swaps, mut every, mut pace, mut timeout) = (16, 16, 100, 30, 0, 10_000);
-        let (mut files, mut properties, mut json) = (Vec::new(), Vec::new(), None);
+        let (mut files, mut properties, mut json, mut words) = (Vec::new(), Vec::new(), None, None);
         for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
             let number =
                 |text: &str| text.parse::<u32>().map_err(|error| format!("{argument} cannot be read: {error}."));
@@ -393,6 +453,8 @@ impl Bench {
                 Some(("every", text)) => every = number(text)?.max(1),
                 Some(("live", text)) => pace = number(text)?,
                 Some(("batch-timeout", text)) => timeout = number(text)?,
+                Some(("words", "false")) => words = None,
+                Some(("words", "true")) => words = Some(Words::write()?),
                 Some(("json", text)) => {
                     json = Some(File::create(text).map_err(|error| format!("{argument}: {error}"))?)
                 }
@@ -403,9 +465,16 @@ impl Bench {
             files.get(i).cloned().unwrap_or_else(|| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR")))
         };
         let clip_name = sample(0, "data/sample.mp4");
-        let models =
-            [open_batch::of(&sample(1, "models/shapes.onnx"))?, open_batch::of(&sample(2, "models/shapes-v8.onnx"))?];
+        let models = match &words {
+            Some(_) if files.len() > 1 => return Err("words=true has a model of its own: give a clip alone.".into()),
+            Some(words) => [words.model.clone(), words.model.clone()],
+            None => [
+                open_batch::of(&sample(1, "models/shapes.onnx"))?,
+                open_batch::of(&sample(2, "models/shapes-v8.onnx"))?,
+            ],
+        };
         let bench = Bench {
+            words,
             clip: Clip::read(&clip_name, Held::Coded, "")?,
             clip_name,
             models,
@@ -428,7 +497,12 @@ fn bench() -> Result<bool, Box<dyn Error>> {
     machine::gpu_mib(); // the context that looks at the GPU's memory takes some itself
     let (bench, json) = Bench::parse()?;
     let (streams, swaps, [model, other]) = (bench.streams, bench.swaps, &bench.models);
-    println!("{streams} streams of {}, {swaps} swaps between {model} and {other}", bench.clip_name);
+    match &bench.words {
+        Some(Words { values: [one, other], .. }) => {
+            println!("{streams} streams of {}, {swaps} times other words: {one} and {other}", bench.clip_name);
+        }
+        None => println!("{streams} streams of {}, {swaps} swaps between {model} and {other}", bench.clip_name),
+    }
     let (is_whole, line) = match bench.measure() {
         Ok(outcome) => outcome,
         Err(error) => (false, json!({ "row": "failed", "what": "swap", "error": error })),
