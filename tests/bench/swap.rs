@@ -193,8 +193,8 @@ impl Playing<'_> {
             Some(gst::MessageView::Error(error)) => Err(format!("{} ({:?})", error.error(), error.debug())),
             Some(gst::MessageView::Warning(warning)) => {
                 let text = warning.error().to_string();
-                // The model was not loaded. Others may be the reason for a figure.
-                if text.contains("stays in use") {
+                // The model was not loaded, or the words were refused. Others may be the reason for a figure.
+                if text.contains("stays in use") || text.contains("values in use stay") {
                     return Err(text);
                 }
                 println!("{text}");
