@@ -137,7 +137,7 @@ fn output(
                 | Column::TextScore
                 | Column::Characters { .. }
                 | Column::Slots { .. } => {
-                    unreachable!("of a map, a vector or a text, or decoded on the host")
+                    unreachable!("of a map, a picture or a text, or decoded on the host")
                 }
                 Column::Angle => row.push(random.between(-7.0, 7.0)),
                 Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
