@@ -10,7 +10,7 @@ use gsttrt_core::cuda::driver::{Context, Stream};
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::heads::{
     BackgroundClass, Decoder, HEADS, HeadFormat, MaskParts, MaskSource, ModelHints, Thresholds, deepstream_yolo,
-    detr_logits, end_to_end, rf_detr, yolox,
+    detr_logits, end_to_end, layout_file, rf_detr, yolox,
 };
 use gsttrt_core::image::Candidate;
 use gsttrt_core::image::keypoints::KeypointModel;
@@ -22,8 +22,8 @@ use gsttrt_core::postprocess::suppress::device::DeviceDecoder;
 use gsttrt_core::tensor::{DType, Tensor};
 use half::f16;
 
-use crate::common::gpu;
 use crate::common::random::Random;
+use crate::common::{gpu, path};
 
 mod cells;
 mod outputs;
@@ -121,11 +121,21 @@ impl Pair {
 const SETTINGS: [(f32, usize, bool); 5] =
     [(0.45, 300, false), (0.45, usize::MAX, true), (0.0, 20, false), (1.0, usize::MAX, false), (0.7, 1, true)];
 
+/// All layouts that kernels decode, and the files that describe some of them again.
+fn all_layouts() -> impl Iterator<Item = &'static HeadFormat> {
+    let folder = std::fs::read_dir(path("tests/layouts")).unwrap();
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 19, "{files:?}");
+    let files = files.into_iter().map(|file| layout_file::of_file(&file).unwrap());
+    HEADS.iter().copied().chain(files).filter(|layout| layout.has_boxes() && !layout.is_for_host())
+}
+
 /// Random heads of all layouts with so many rows, classes and pixels a side; how many boxes they left.
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
     let mut left = 0;
-    for &layout in HEADS.iter().filter(|layout| layout.has_boxes() && !layout.is_for_host()) {
+    for layout in all_layouts() {
         let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
         // Masks of a map each take memory for as many masks as rows; real models have a few hundred.
         let shapes = shapes.iter().filter(|(rows, ..)| layout.maps().is_none() || *rows < 1000);
