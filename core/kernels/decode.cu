@@ -8,7 +8,7 @@
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_logits   a thread for each logit, DECODE_THREADS in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
-//        …_general_…     the same for boxes that count from cells, and for the root of two scores: code that others do not wait for
+//        …_general_…     the same for boxes that count from cells, and for two scores that are no factors: code that others do not wait for
 //   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
 //        is exact
 //   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
@@ -36,11 +36,12 @@ enum BoxEncoding : u32 {
     CORNER_EDGES,
     PRIOR_OFFSETS,
     CORNER_PIXELS,
+    PRIOR_LOGITS,
 };
 inline constexpr u32 BINS = 8;
 
 // What the score of a row is, of its best class and the objectness.
-enum Objectness : u32 { WITHOUT, PRODUCT, ROOT };
+enum Objectness : u32 { WITHOUT, PRODUCT, ROOT, LOGITS };
 
 struct DecodeParams {
     Source sources[4];  // boxes, scores, classes or for dense heads objectness, count; if count has no data, all rows are valid
@@ -80,6 +81,11 @@ __device__ __forceinline__ float exp_of(float value) {
     return static_cast<float>(exp(static_cast<double>(value)));
 }
 
+// The probability of a logit, in double, rounded.
+__device__ __forceinline__ float sigmoid(float logit) {
+    return static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(logit))));
+}
+
 __device__ __forceinline__ float4 from_cell(Cell cell, float x, float y, float w, float h) {
     return from_center(from_place(cell.x, cell.stride, 0.0f, x), from_place(cell.y, cell.stride, 0.0f, y), exp_of(w) * cell.stride, exp_of(h) * cell.stride);
 }
@@ -101,6 +107,18 @@ __device__ __forceinline__ float4 from_prior_box(Cell cell, float x, float y, fl
                        exp_of(h * 0.2f) * cell.prior);
 }
 
+// A coordinate within the cell by its logit, stretched about the middle.
+__device__ __forceinline__ float from_logit(float cell, float stride, float scale, float logit) {
+    return (sigmoid(logit) * scale - (scale - 1.0f) * 0.5f + cell) * stride;
+}
+
+// Of prior boxes that are no squares: width, height and scale of each.
+__device__ __forceinline__ float4 from_prior_logits(const Grid& grid, Cell cell, float x, float y, float w, float h) {
+    const float* prior = grid.priors + 3 * cell.at;
+    return from_center(from_logit(cell.x, cell.stride, prior[2], x), from_logit(cell.y, cell.stride, prior[2], y), exp_of(w) * prior[0],
+                       exp_of(h) * prior[1]);
+}
+
 template <bool GENERAL>
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
     switch (p.encoding) {
@@ -115,6 +133,7 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
     if (p.encoding == CENTER_CELLS) return from_cell(cell, a, b, c, d);
     if (p.encoding == PRIOR_OFFSETS) return from_prior_box(cell, a, b, c, d);
     if (p.encoding == CORNER_PIXELS) return from_pixels(cell, a, b, c, d);
+    if (p.encoding == PRIOR_LOGITS) return from_prior_logits(p.grid, cell, a, b, c, d);
     return from_edges(cell, p.encoding == MIDDLE_DISTANCES ? 0.5f : 0.0f, a, b, c, d);
 }
 
@@ -280,7 +299,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     Check check;
     if (passes && p.objectness) {
         objectness = element<T>(p.sources[2], row, 0);
-        passes = objectness >= p.least || (GENERAL && p.objectness == ROOT);
+        passes = objectness >= (GENERAL && p.objectness == LOGITS ? p.least_logit : p.least) || (GENERAL && p.objectness == ROOT);
         check.see(objectness);
     }
     float4 box = {};
@@ -297,6 +316,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     float score = best.score;
     if (p.objectness == PRODUCT) score = objectness * best.score;
     if (GENERAL && p.objectness == ROOT) score = sqrtf(held(objectness) * held(best.score));
+    if (GENERAL && p.objectness == LOGITS) score = sigmoid(objectness) * sigmoid(best.score);
     passes = passes && lane == 0 && best.cls < p.classes && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
         box = box_of<GENERAL>(p, row, box);
@@ -348,7 +368,7 @@ __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
         is_lost = !(logit < infinity());  // minus infinity is the logit of 0
         if (passes) {
             cls = slot - (slot > p.background);
-            score = static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(logit))));
+            score = sigmoid(logit);
             passes = reaches(p, score, cls);
         }
     }

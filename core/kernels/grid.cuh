@@ -15,7 +15,7 @@ struct Level {
 
 // Of a head without a grid all of it is 0.
 struct Grid {
-    const float* priors;  // [levels][anchors] sides of prior boxes in pixels; none where there are no such boxes
+    const float* priors;  // [levels][anchors] sides of prior boxes in pixels, or three numbers for each; none where there are no such boxes
     Level levels[LEVELS];
     uint32_t anchors;
 };
@@ -27,6 +27,7 @@ struct Cell {
     float x, y;  // column and row
     float stride;
     float prior;  // the side of the prior box in pixels
+    uint32_t at;  // the place of the prior box among all
 };
 
 // The cell of a row; all 0 beyond the grid, so boxes of no size.
@@ -35,8 +36,9 @@ __device__ __forceinline__ Cell cell_of(const Grid& grid, uint32_t row) {
         const Level level = grid.levels[i];
         if (row < level.rows) {
             const uint32_t cell = row / grid.anchors, anchor = row % grid.anchors;
-            const float prior = grid.priors ? grid.priors[i * grid.anchors + anchor] : 0.0f;
-            return {static_cast<float>(cell % level.columns), static_cast<float>(cell / level.columns), static_cast<float>(level.stride), prior};
+            const uint32_t at = i * grid.anchors + anchor;
+            const float prior = grid.priors ? grid.priors[at] : 0.0f;
+            return {static_cast<float>(cell % level.columns), static_cast<float>(cell / level.columns), static_cast<float>(level.stride), prior, at};
         }
         row -= level.rows;
     }

@@ -12,6 +12,9 @@
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
 //! - Distances without distributions alike, with the numbers themselves for the means; those in pixels are not multiplied by the stride.
 //! - Prior boxes: cx = (gx + 0.5) × stride + x × 0.1 × side, w = (exp in f64 of w × 0.2, rounded to f32) × side; y and h alike.
+//! - Prior boxes that are no squares: cx = (σ(x) × scale − (scale − 1) × 0.5 + gx) × stride with the score σ of a logit, w = (exp in f64
+//!   of w, rounded to f32) × width; y and h alike.
+//! - Score of two logits: σ(objectness) × σ(class).
 //! - Root of objectness and class score: both held in 0..1, then the root of their product.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
 
@@ -19,7 +22,7 @@ use std::array::from_fn;
 
 use half::f16;
 
-use super::grid::{Grid, GridCell};
+use super::grid::{Grid, GridCell, PriorBox};
 use super::{BINS, BoxEncoding, Column, DecodeKernel, Dim, ElementClass, Head, OutputSpec, TensorView, Thresholds};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
@@ -227,7 +230,7 @@ pub(super) fn from_place(GridCell { x: gx, y: gy, stride, .. }: GridCell, place:
 }
 
 /// A point in tenths of the prior box from its middle.
-pub(super) fn from_prior(GridCell { x: gx, y: gy, stride, prior }: GridCell, x: f32, y: f32) -> (f32, f32) {
+pub(super) fn from_prior(GridCell { x: gx, y: gy, stride, prior, .. }: GridCell, x: f32, y: f32) -> (f32, f32) {
     ((gx + 0.5) * stride + x * 0.1 * prior, (gy + 0.5) * stride + y * 0.1 * prior)
 }
 
@@ -241,7 +244,7 @@ fn from_edges(
     BBox::new(x - left * stride, y - top * stride, x + right * stride, y + bottom * stride)
 }
 
-fn sigmoid(logit: f32) -> f32 {
+pub(super) fn sigmoid(logit: f32) -> f32 {
     (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
 }
 
@@ -277,6 +280,11 @@ pub(super) fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row
             let cell = cell();
             let (x, y) = (cell.x * cell.stride, cell.y * cell.stride);
             BBox::new(x - a, y - b, x + c, y + d)
+        }
+        BoxEncoding::PriorLogits => {
+            let GridCell { x, y, stride, prior_box: PriorBox { width, height, scale }, .. } = cell();
+            let center = |at: f32, logit: f32| (sigmoid(logit) * scale - (scale - 1.0) * 0.5 + at) * stride;
+            BBox::from_center(center(x, a), center(y, b), exp(c) * width, exp(d) * height)
         }
     }
 }

@@ -26,6 +26,11 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
             "Anomalib 2 gives pred_score as one number of each picture, and anomaly_map, where there is one, as one number of each \
              pixel: export the model with it. To read the score alone, set layout=anomaly-score on trtnms",
         )
+    } else if are_anchor_maps(outputs) {
+        Some(
+            "If these are YOLOv3's or YOLOv4's maps as darknet has them, describe them in a layout file with the anchors of the .cfg: \
+             docs/layout-file.md has an example. Or take an export with boxes, such as pytorch-YOLOv4's (layout=yolov4)",
+        )
     } else if has("batchno") {
         Some(
             "Their order is one that no layout has. If the model has its suppression in the graph, take the export without it",
@@ -61,6 +66,32 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Maps of three anchors, each with a box, objectness and classes, at two or three strides: all channels first or last.
+fn are_anchor_maps(outputs: &[TensorDesc]) -> bool {
+    let maps = |desc: &TensorDesc| match desc.dims[..] {
+        // Of three anchors with at least one class.
+        [_, channels, height, width] if channels % 3 == 0 && channels >= 18 => Some([channels, height, width]),
+        _ => None,
+    };
+    let last = |desc: &TensorDesc| match desc.dims[..] {
+        [_, height, width, channels] if channels % 3 == 0 && channels >= 18 => Some([channels, height, width]),
+        [_, height, width, 3, numbers] if numbers >= 6 => Some([numbers.checked_mul(3)?, height, width]),
+        _ => None,
+    };
+    let are_alike = |of: &dyn Fn(&TensorDesc) -> Option<[i64; 3]>| {
+        let all: Option<Vec<[i64; 3]>> = outputs.iter().map(of).collect();
+        all.is_some_and(|mut all| {
+            all.sort_unstable();
+            let is_half = |pair: &[[i64; 3]]| {
+                let [[channels, height, width], [others, high, wide]] = [pair[0], pair[1]];
+                channels == others && height.checked_mul(2) == Some(high) && width.checked_mul(2) == Some(wide)
+            };
+            (2..=3).contains(&all.len()) && all.windows(2).all(is_half)
+        })
+    };
+    are_alike(&maps) || are_alike(&last)
 }
 
 /// Offsets of a box, probabilities of two classes and, of the last network, five points: for each part of a picture or, of the first

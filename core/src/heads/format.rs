@@ -140,6 +140,8 @@ pub enum Column {
     Objectness,
     /// The score is the root of this × class score, both of them held in 0..1.
     RootObjectness,
+    /// The logit of the objectness, where those of the classes are logits too: the score is the product of both probabilities.
+    ObjectnessLogit,
     /// A score for each class.
     Classes,
     /// The logit of a score for each class and, in some models, for the background. A row is an object of each class
@@ -223,6 +225,9 @@ pub enum BoxEncoding {
     PriorOffsets,
     /// Four distances in pixels to left, top, right, bottom, from the corner of the row's own cell that lies at the top left.
     CornerPixels,
+    /// From the row's own prior box, as YOLOv3 and YOLOv4 have them: the logit of the centre within its cell, and the logarithm of
+    /// the size in sides of the prior box.
+    PriorLogits,
 }
 
 /// Numbers of the distribution of a distance.
@@ -242,7 +247,11 @@ impl BoxEncoding {
     pub(crate) fn is_of_cells(self) -> bool {
         let is_without_distributions = matches!(
             self,
-            BoxEncoding::CenterCells | BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets | BoxEncoding::CornerPixels
+            BoxEncoding::CenterCells
+                | BoxEncoding::CornerEdges
+                | BoxEncoding::PriorOffsets
+                | BoxEncoding::CornerPixels
+                | BoxEncoding::PriorLogits
         );
         is_without_distributions || self.has_distributions()
     }
@@ -332,7 +341,7 @@ impl HeadFormat {
         self.output_of_pictures().is_some() || self.is_text_map()
     }
 
-    /// Which of both kinds of objectness its rows have.
+    /// Which kind of objectness its rows have.
     pub(crate) fn objectness(&self) -> Option<Column> {
         let mut columns = self.outputs.iter().flat_map(|output| output.columns);
         columns.find(|column| column.is_objectness()).copied()
@@ -548,7 +557,7 @@ impl Column {
     }
 
     pub(crate) fn is_objectness(self) -> bool {
-        matches!(self, Column::Objectness | Column::RootObjectness)
+        matches!(self, Column::Objectness | Column::RootObjectness | Column::ObjectnessLogit)
     }
 
     /// One for each class.
@@ -567,6 +576,7 @@ impl Column {
             Column::Box(encoding) => Some(encoding.width()),
             Column::Objectness
             | Column::RootObjectness
+            | Column::ObjectnessLogit
             | Column::Score
             | Column::ClassId { .. }
             | Column::Angle

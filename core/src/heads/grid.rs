@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use bytemuck::{Pod, Zeroable};
+
 use super::Head;
 
 /// The sets of strides that heads have, and the rows they give.
@@ -19,6 +21,19 @@ pub struct StrideGrid {
     pub anchors: u32,
     /// The sides of the square prior boxes in pixels, one for each anchor of each stride; empty where there are none.
     pub priors: Cow<'static, [f32]>,
+    /// Those that are no squares, likewise.
+    pub boxes: Cow<'static, [PriorBox]>,
+}
+
+/// A prior box around a place of its cell; three numbers for each in `kernels/decode.cu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct PriorBox {
+    /// In pixels.
+    pub width: f32,
+    pub height: f32,
+    /// What centres are stretched by about the middle of the cell, the same for all of a stride: darknet's `scale_x_y`.
+    pub scale: f32,
 }
 
 /// A grid of cells over the model's input, as many rows for each as there are anchors.
@@ -27,6 +42,7 @@ pub(crate) struct Grid {
     pub strides: &'static [u32],
     pub anchors: u32,
     pub priors: &'static [f32],
+    pub boxes: &'static [PriorBox],
     /// Width and height of the model's input.
     input: (u32, u32),
 }
@@ -40,6 +56,8 @@ pub(super) struct GridCell {
     pub stride: f32,
     /// The side of the prior box in pixels, around the middle of the cell.
     pub prior: f32,
+    /// The one that is no square.
+    pub prior_box: PriorBox,
 }
 
 impl Grid {
@@ -55,9 +73,11 @@ impl Grid {
             let (columns, rows) = self.size(stride);
             if row < columns * rows * self.anchors {
                 let (cell, anchor) = (row / self.anchors, row % self.anchors);
-                let prior = self.priors.get((level * self.anchors + anchor) as usize);
+                let at = (level * self.anchors + anchor) as usize;
+                let prior = self.priors.get(at).copied().unwrap_or_default();
+                let prior_box = self.boxes.get(at).copied().unwrap_or_default();
                 let [x, y, stride] = [cell % columns, cell / columns, stride].map(|number| number as f32);
-                return GridCell { x, y, stride, prior: prior.copied().unwrap_or(0.0) };
+                return GridCell { x, y, stride, prior, prior_box };
             }
             row -= columns * rows * self.anchors;
         }
@@ -70,11 +90,11 @@ impl Head {
     pub fn grid(&self) -> Option<Grid> {
         let (rows, input) = (self.rows as u64, self.input);
         match &self.format.sizes.grid {
-            Some(StrideGrid { strides, anchors, priors }) => {
+            Some(StrideGrid { strides, anchors, priors, boxes }) => {
                 let is_whole = cells(strides, input) * u64::from(*anchors) == rows;
-                is_whole.then_some(Grid { strides, anchors: *anchors, priors, input })
+                is_whole.then_some(Grid { strides, anchors: *anchors, priors, boxes, input })
             }
-            None => Some(Grid { strides: strides_of(rows, input)?, anchors: 1, priors: &[], input }),
+            None => Some(Grid { strides: strides_of(rows, input)?, anchors: 1, priors: &[], boxes: &[], input }),
         }
     }
 }

@@ -29,17 +29,37 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
     let own = grid.map(|grid| &grid.strides[..]);
     let sets = own.as_ref().map_or(&STRIDES[..], from_ref);
     let anchors = grid.map_or(1, |grid| u64::from(grid.anchors));
-    sets.iter().find_map(|strides| find_in(format, outputs, hints, strides, |stride| cells(&[stride], input) * anchors))
+    let rows_of = |stride: u32| cells(&[stride], input) * anchors;
+    sets.iter().find_map(|strides| find_in(format, outputs, hints, (strides, anchors as i64), rows_of))
 }
 
-/// Rows and numbers of a row of an output for one stride. Some exporters leave out the dimension of the batch, which is 1 then; maps
-/// have their cells down and across.
+/// Rows and numbers of a row of an output for one stride, as it comes. Some exporters leave out the dimension of the batch, which is 1
+/// then; cells may lie down and across, and the anchors of a cell may have a dimension of their own.
 pub(super) fn shape(spec: &OutputSpec, desc: &TensorDesc) -> Option<[i64; 2]> {
+    let product = |a: i64, b: i64| if [a, b].contains(&Dims::DYNAMIC) { Some(Dims::DYNAMIC) } else { a.checked_mul(b) };
     match (are_maps(spec), &desc.dims[..]) {
         (false, &[_, rows, columns] | &[rows, columns]) | (true, &[_, columns, rows]) => Some([rows, columns]),
-        (true, &[_, columns, Dims::DYNAMIC, _] | &[_, columns, _, Dims::DYNAMIC]) => Some([Dims::DYNAMIC, columns]),
-        (true, &[_, columns, down, across]) => Some([down.checked_mul(across)?, columns]),
+        (false, &[_, down, across, columns]) | (true, &[_, columns, down, across]) => {
+            Some([product(down, across)?, columns])
+        }
+        (false, &[_, down, across, anchors, columns]) | (true, &[_, anchors, columns, down, across]) => {
+            Some([product(down, across)?, product(anchors, columns)?])
+        }
         _ => None,
+    }
+}
+
+/// The same as the head counts them: where the numbers of all anchors of a cell come as one row, that is one for each of them. They lie
+/// side by side, so that nothing moves. `rows` are those of the stride.
+fn shape_of_anchors(spec: &OutputSpec, desc: &TensorDesc, rows: i64, anchors: i64) -> Option<[i64; 2]> {
+    let [own, columns] = shape(spec, desc)?;
+    // Down and across there are cells.
+    let are_cells = desc.dims.len() > 3 || own != rows && own == rows / anchors;
+    match (anchors > 1 && are_cells, columns % anchors) {
+        (false, _) => Some([own, columns]),
+        (true, 0) if own == Dims::DYNAMIC => Some([own, columns / anchors]),
+        (true, 0) => Some([own.checked_mul(anchors)?, columns / anchors]),
+        (true, _) => None,
     }
 }
 
@@ -52,7 +72,7 @@ fn find_in(
     format: &HeadFormat,
     outputs: &[TensorDesc],
     hints: &ModelHints,
-    strides: &[u32],
+    (strides, anchors): (&[u32], i64),
     rows_of: impl Fn(u32) -> u64,
 ) -> Option<Levels> {
     // By their widths alone, others could be taken for one of them.
@@ -77,7 +97,7 @@ fn find_in(
             let first = found[place].first().copied();
             let is_it = |index: &usize| {
                 let desc = &outputs[*index];
-                let Some([own_rows, columns]) = shape(spec, desc) else { return false };
+                let Some([own_rows, columns]) = shape_of_anchors(spec, desc, rows, anchors) else { return false };
                 let own_classes = columns.saturating_sub(width);
                 let is_wide = match has_scores(spec) {
                     true => own_classes > 0 && classes.unwrap_or(own_classes) == own_classes,
@@ -98,9 +118,13 @@ fn find_in(
             let index = (0..outputs.len()).filter(|&index| !taken[index]).find(is_it)?;
             taken[index] = true;
             if has_scores(spec) {
-                classes = Some(shape(spec, &outputs[index])?[1] - width);
+                classes = Some(shape_of_anchors(spec, &outputs[index], rows, anchors)?[1] - width);
             } else if spec.name.is_empty() {
-                let is_as_wide = |other: &&TensorDesc| shape(spec, other).is_some_and(|[_, columns]| columns == width);
+                let width_in = |other: &TensorDesc, stride: &u32| {
+                    Some(shape_of_anchors(spec, other, rows_of(*stride) as i64, anchors)?[1])
+                };
+                let is_as_wide =
+                    |other: &&TensorDesc| strides.iter().any(|stride| width_in(*other, stride) == Some(width));
                 if outputs.iter().filter(is_as_wide).count() != strides.len() {
                     return None; // the scores are as wide
                 }

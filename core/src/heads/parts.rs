@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rows whose score is made of two parts that are not read next to each other, as YuNet's are.
+//! Rows whose score is made of two parts that are not read next to each other, as YuNet's are, or that are logits, as darknet's are.
 
-use super::decode::{Sink, box_of, four, viewed};
+use super::decode::{Sink, box_of, four, least_logit, sigmoid, viewed};
 use super::{Column, Head, ID_COLUMNS, TensorView};
 use crate::tensor::Tensor;
 
@@ -11,18 +11,22 @@ pub(super) fn has_parts(head: &Head) -> bool {
     match head.format.objectness() {
         None => false,
         Some(objectness) => {
-            objectness == Column::RootObjectness || output(Column::is_objectness) != output(Column::are_scores)
+            objectness != Column::Objectness || output(Column::is_objectness) != output(Column::are_scores)
         }
     }
 }
 
 /// Objectness of each row, and whether the rest of it is read.
 fn objectness(head: &Head, outputs: &[&Tensor], least: f32) -> impl Fn(usize) -> (f32, bool) {
-    let is_root = head.format.objectness() == Some(Column::RootObjectness);
+    let least = match head.format.objectness() {
+        Some(Column::RootObjectness) => None,
+        Some(Column::ObjectnessLogit) => Some(least_logit(least)),
+        _ => Some(least),
+    };
     let view = head.view(Column::is_objectness);
     move |row| {
         let objectness = view.map_or(f32::NAN, |view| viewed(outputs, &view, row, 0));
-        (objectness, is_root || objectness >= least)
+        (objectness, least.is_none_or(|least| objectness >= least))
     }
 }
 
@@ -40,7 +44,7 @@ fn best(outputs: &[&Tensor], scores: &TensorView, row: usize) -> Option<(usize, 
 }
 
 pub(super) fn rows(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    let is_root = head.format.objectness() == Some(Column::RootObjectness);
+    let kind = head.format.objectness();
     let (encoding, grid) = (head.format.encoding(), head.grid());
     let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
     let Some(scores) = head.view(Column::are_scores) else { return };
@@ -48,9 +52,10 @@ pub(super) fn rows(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     for row in 0..head.rows {
         let (objectness, is_read) = objectness(row);
         let Some((class, score)) = best(outputs, &scores, row).filter(|_| is_read) else { continue };
-        let score = match is_root {
-            true => (objectness.clamp(0.0, 1.0) * score.clamp(0.0, 1.0)).sqrt(),
-            false => objectness * score,
+        let score = match kind {
+            Some(Column::RootObjectness) => (objectness.clamp(0.0, 1.0) * score.clamp(0.0, 1.0)).sqrt(),
+            Some(Column::ObjectnessLogit) => sigmoid(objectness) * sigmoid(score),
+            _ => objectness * score,
         };
         if score >= sink.thresholds.least() {
             sink.push(row, box_of(encoding, head, grid, row, four(outputs, &boxes, row)), score, class);

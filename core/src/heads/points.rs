@@ -51,18 +51,24 @@ impl Decoder {
         for candidate in candidates {
             let mut row = candidate.row as usize;
             let cell = grid.map(|grid| grid.cell(row)).unwrap_or_default();
-            let (spec, mut rows) = (&self.format().outputs[view.output], 0);
+            let spec = &self.format().outputs[view.output];
             let mut tensor = picked[view.output * levels];
+            // Rows of the tensor, and how many of the head one of them is: those of all anchors of a cell.
+            let (mut rows, mut together) = (0, 1);
             for level in &picked[view.output * levels..][..levels] {
-                tensor = level;
-                rows = super::levels::shape(spec, level.desc()).map_or(0, |[rows, _]| rows as usize);
-                if levels == 1 || row < rows {
+                let [own, columns] =
+                    super::levels::shape(spec, level.desc()).unwrap_or_default().map(|size| size as usize);
+                (tensor, rows, together) = (*level, own, (columns / view.row_stride.max(1)).max(1));
+                if levels == 1 || row < rows * together {
                     break;
                 }
-                row -= rows;
+                row -= rows * together;
             }
             let number = |i: usize| match super::levels::are_maps(spec) {
-                true => number(tensor, (view.first + i) * rows + row),
+                true => {
+                    let column = row % together * view.row_stride + view.first + i;
+                    number(tensor, column * rows + row / together)
+                }
                 false => number(tensor, view.first + row * view.row_stride + i * view.column_stride),
             };
             for point in 0..usize::from(shape.count) {

@@ -44,6 +44,7 @@ const GRID: StrideGrid = StrideGrid {
     strides: Cow::Borrowed(&[8, 16, 32]),
     anchors: 2,
     priors: Cow::Borrowed(&[16.0, 32.0, 64.0, 128.0, 256.0, 512.0]),
+    boxes: Cow::Borrowed(&[]),
 };
 
 /// Row 1 of cell (2, 1) of 8: its middle is at (20, 12), and its prior box has sides of 32. Ten tenths are a side.

@@ -28,8 +28,12 @@ pub static HEAD: HeadFormat = HeadFormat {
     gold,
 };
 
-pub(super) const GRID: StrideGrid =
-    StrideGrid { strides: Cow::Borrowed(&[8, 16, 32]), anchors: 2, priors: Cow::Borrowed(&[]) };
+pub(super) const GRID: StrideGrid = StrideGrid {
+    strides: Cow::Borrowed(&[8, 16, 32]),
+    anchors: 2,
+    priors: Cow::Borrowed(&[]),
+    boxes: Cow::Borrowed(&[]),
+};
 
 pub(super) const INPUT: InputTransform =
     InputTransform { fit: ResizeMode::LetterboxTopLeft, pad: 0, scale: 1.0, mean: [127.5; 3], std: [128.0; 3], ..YOLO };

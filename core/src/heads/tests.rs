@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 mod any_file;
 mod any_model;
+mod darknet;
 mod faces;
 mod recognised;
 

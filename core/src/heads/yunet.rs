@@ -32,7 +32,12 @@ pub static HEAD: HeadFormat = HeadFormat {
     gold,
 };
 
-const GRID: StrideGrid = StrideGrid { strides: Cow::Borrowed(&[8, 16, 32]), anchors: 1, priors: Cow::Borrowed(&[]) };
+const GRID: StrideGrid = StrideGrid {
+    strides: Cow::Borrowed(&[8, 16, 32]),
+    anchors: 1,
+    priors: Cow::Borrowed(&[]),
+    boxes: Cow::Borrowed(&[]),
+};
 
 /// Cell (1, 1) of the cells of 8 begins at (8, 8), and the logarithm of one cell is 0. The root of 0.5 × 0.125 is 0.25; a number
 /// above 1 counts as 1.

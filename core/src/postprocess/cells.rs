@@ -40,12 +40,21 @@ impl CellGrid {
     }
 }
 
-/// The sides of a head's prior boxes in GPU memory, if it has some.
+/// The numbers of a head's prior boxes: a side for each, or for those that are no squares three numbers.
+pub(super) fn prior_numbers(decoder: &Decoder) -> &'static [f32] {
+    decoder.head().grid().map_or(&[][..], |grid| match grid.boxes {
+        [] => grid.priors,
+        boxes => bytemuck::cast_slice(boxes),
+    })
+}
+
+/// The same in GPU memory, if the head has some.
 pub(super) fn priors(pool: &DevicePool, decoder: &Decoder) -> Result<Option<DeviceBlock>> {
-    let Some(sides) = decoder.head().grid().map(|grid| grid.priors).filter(|sides| !sides.is_empty()) else {
+    let numbers = prior_numbers(decoder);
+    if numbers.is_empty() {
         return Ok(None);
-    };
-    let mut block = pool.take(size_of_val(sides))?;
-    block.write(bytemuck::cast_slice(sides))?;
+    }
+    let mut block = pool.take(size_of_val(numbers))?;
+    block.write(bytemuck::cast_slice(numbers))?;
     Ok(Some(block))
 }

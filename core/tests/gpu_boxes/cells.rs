@@ -6,7 +6,7 @@ use super::outputs::head_over;
 use super::*;
 
 /// Layout files that describe heads again, and heads that are not among those of this crate.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     include_str!("../../../tests/layouts/scrfd.toml"),
     include_str!("../../../tests/layouts/yunet.toml"),
     include_str!("../../../tests/layouts/retinaface.toml"),
@@ -16,6 +16,8 @@ const FILES: [&str; 9] = [
     include_str!("../../../tests/layouts/yolox.toml"),
     OBJECTNESS_FIRST,
     ROOT_IN_A_ROW,
+    ANCHOR_MAPS,
+    ANCHORS_WITH_POINTS,
 ];
 
 const OBJECTNESS_FIRST: &str = r#"
@@ -46,6 +48,38 @@ numbers = 3
 [[output]]
 dims = ["batch", "rows", "columns"]
 columns = ["classes", "root-objectness", { column = "box", encoding = "middle-distances" }, "cell-keypoints"]
+"#;
+
+/// As darknet has YOLOv4: maps of three anchors, with centres that are stretched.
+const ANCHOR_MAPS: &str = r#"
+name = "anchor-maps"
+task = "detect"
+suppression = "iou"
+[grid]
+strides = [8, 16, 32]
+anchors = 3
+priors = [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]]
+scale-x-y = [1.2, 1.1, 1.05]
+[[output]]
+dims = ["batch", "columns", "cells"]
+columns = [{ column = "box", encoding = "prior-logits" }, "objectness-logit", "classes"]
+"#;
+
+/// Maps of two anchors, each with points.
+const ANCHORS_WITH_POINTS: &str = r#"
+name = "anchors-with-points"
+task = "pose"
+suppression = "iou"
+[grid]
+strides = [16, 32]
+anchors = 2
+priors = [[23, 27], [37, 58], [81, 82], [135, 169]]
+[keypoints]
+count = 2
+numbers = 2
+[[output]]
+dims = ["batch", "columns", "cells"]
+columns = [{ column = "box", encoding = "prior-logits" }, "cell-keypoints", "objectness-logit", "classes"]
 "#;
 
 /// Heads by stride and of cells, and those of the files.

@@ -34,6 +34,7 @@ fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
         BoxEncoding::CenterCells | BoxEncoding::CornerEdges => (0..4).map(|_| random.between(-2.0, 5.0)).collect(),
         BoxEncoding::CornerPixels => (0..4).map(|_| random.between(-2.0, size * 0.25)).collect(),
         BoxEncoding::PriorOffsets => (0..4).map(|_| random.between(-9.0, 9.0)).collect(),
+        BoxEncoding::PriorLogits => (0..4).map(|_| random.between(-4.0, 4.0)).collect(),
         BoxEncoding::Corners => vec![x, y, x + w, y + h],
         BoxEncoding::CornersYxShares => vec![y / size, x / size, (y + h) / size, (x + w) / size],
         BoxEncoding::CornersShares => vec![x / size, y / size, (x + w) / size, (y + h) / size],
@@ -123,6 +124,7 @@ fn output(
                 Column::Objectness | Column::RootObjectness | Column::Score => row.push(score(random)),
                 Column::Classes => row.extend((0..classes).map(|_| score(random))),
                 Column::Logits { .. } => row.extend((0..classes).map(|_| random.between(-9.0, 3.0))),
+                Column::ObjectnessLogit => row.push(random.between(-9.0, 3.0)),
                 Column::ClassId { .. } => row.push(random.below(classes + 2) as f32 - 1.0),
                 Column::Keypoints => {
                     row.extend((0..points).map(|_| random.between(-9.0, size as f32 + 9.0)));
@@ -171,7 +173,14 @@ fn output(
         return whole(name, &[1, count as i64, height as i64, width as i64], floats, &values);
     }
     let count = if spec.dims.iter().any(|dim| matches!(dim, Dim::Rows | Dim::Cells)) { rows } else { 1 };
-    let all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
+    let mut all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
+    let mut rows = rows;
+    if spec.dims.last() == Some(&Dim::Cells) {
+        // Maps have the numbers of all anchors of a cell.
+        let anchors = format.sizes.grid.as_ref().map_or(1, |grid| grid.anchors as usize);
+        all = all.chunks(anchors).map(|cell| cell.concat()).collect();
+        rows = all.len();
+    }
     let columns = all[0].len();
     let dims: Vec<i64> = (spec.dims.iter())
         .map(|dim| match dim {

@@ -318,8 +318,10 @@ fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
     let find = |column: Column| columns.find(|other| other == column);
     let classes = find(Column::Classes);
     let objectness = columns.find(Column::is_objectness);
-    if find(Column::Objectness).is_some() && find(Column::RootObjectness).is_some() {
-        return Err(columns.error(boxes.at, "a row has objectness or root-objectness, not both"));
+    let kinds = [Column::Objectness, Column::RootObjectness, Column::ObjectnessLogit];
+    if kinds.into_iter().filter(|&kind| find(kind).is_some()).count() > 1 {
+        let what = "a row has one of objectness, root-objectness and objectness-logit";
+        return Err(columns.error(boxes.at, what));
     }
     let logits = columns.find(|column| matches!(column, Column::Logits { .. }));
     let score = find(Column::Score);
@@ -396,6 +398,10 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
             Some(StrideGrid { priors, .. }) if priors.is_empty() == (encoding == BoxEncoding::PriorOffsets) => {
                 let what =
                     "boxes as prior-offsets, and no others, need priors: the sides of the prior boxes, like [16, 32]";
+                return Err(columns.error(draft.grid_at, what));
+            }
+            Some(StrideGrid { boxes, .. }) if boxes.is_empty() == (encoding == BoxEncoding::PriorLogits) => {
+                let what = "boxes as prior-logits, and no others, need priors with width and height, like [[10, 13], [16, 30]]";
                 return Err(columns.error(draft.grid_at, what));
             }
             Some(_) => {}

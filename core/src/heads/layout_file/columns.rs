@@ -27,6 +27,7 @@ enum ColumnWord {
     Box,
     Objectness,
     RootObjectness,
+    ObjectnessLogit,
     Classes,
     Logits,
     Score,
@@ -47,10 +48,11 @@ enum ColumnWord {
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 21] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 22] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
     ("root-objectness", ColumnWord::RootObjectness),
+    ("objectness-logit", ColumnWord::ObjectnessLogit),
     ("classes", ColumnWord::Classes),
     ("logits", ColumnWord::Logits),
     ("score", ColumnWord::Score),
@@ -72,7 +74,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 21] = [
 ];
 
 /// How boxes are encoded, in the words of files.
-pub(super) const ENCODINGS: [(&str, BoxEncoding); 11] = [
+pub(super) const ENCODINGS: [(&str, BoxEncoding); 12] = [
     ("corners", BoxEncoding::Corners),
     ("center", BoxEncoding::Center),
     ("center-shares", BoxEncoding::CenterShares),
@@ -84,6 +86,7 @@ pub(super) const ENCODINGS: [(&str, BoxEncoding); 11] = [
     ("corner-edges", BoxEncoding::CornerEdges),
     ("prior-offsets", BoxEncoding::PriorOffsets),
     ("corner-pixels", BoxEncoding::CornerPixels),
+    ("prior-logits", BoxEncoding::PriorLogits),
 ];
 
 /// What the map of a mask covers.
@@ -98,6 +101,7 @@ pub(in crate::heads) fn word_of(column: Column) -> &'static str {
         Column::Box(_) => ColumnWord::Box,
         Column::Objectness => ColumnWord::Objectness,
         Column::RootObjectness => ColumnWord::RootObjectness,
+        Column::ObjectnessLogit => ColumnWord::ObjectnessLogit,
         Column::Classes => ColumnWord::Classes,
         Column::Logits { .. } => ColumnWord::Logits,
         Column::Score => ColumnWord::Score,
@@ -300,6 +304,7 @@ impl Row<'_> {
             ColumnWord::Objectness => Column::Objectness,
             ColumnWord::Score => Column::Score,
             ColumnWord::RootObjectness => Column::RootObjectness,
+            ColumnWord::ObjectnessLogit => Column::ObjectnessLogit,
             ColumnWord::Keypoints => Column::Keypoints,
             ColumnWord::CellKeypoints => Column::CellKeypoints,
             ColumnWord::Angle => Column::Angle,

@@ -73,6 +73,7 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
             strides: strides.into(),
             anchors: 1,
             priors: Default::default(),
+            boxes: Default::default(),
         })),
         keypoints: own.keypoints.or(hints.keypoints.clone().filter(|_| has(|column| *column == Column::Keypoints))),
         ..own

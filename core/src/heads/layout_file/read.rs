@@ -5,10 +5,10 @@ use toml::de::DeTable;
 
 use super::AnomalyRange;
 use super::columns::{ColumnCounts, Row, whole_list};
-use super::table::{KeyReader, LayoutText, must_be, whole, word};
+use super::table::{KeyReader, LayoutText, must_be, number, whole, word};
 use crate::error::Result;
 use crate::files::endless_key;
-use crate::heads::grid::{MAX_STRIDES, StrideGrid};
+use crate::heads::grid::{MAX_STRIDES, PriorBox, StrideGrid};
 use crate::heads::{Column, Dim, ElementClass, HEADS, Suppress, Task};
 use crate::image::geometry::ResizeMode;
 use crate::image::keypoints::{KeypointModel, KeypointShape};
@@ -22,6 +22,8 @@ const MAX_ABOUT: usize = 200;
 const MAX_OUTPUT_NAME: usize = 1024;
 /// The greatest side of a prior box.
 const MAX_PRIOR: i64 = 16384;
+/// The greatest `scale-x-y` of a stride.
+const MAX_SCALE: f32 = 10.0;
 /// The greatest stride of a grid.
 const MAX_STRIDE: i64 = 1024;
 
@@ -93,6 +95,7 @@ impl<'a> LayoutDraft<'a> {
     pub fn read(text: LayoutText<'a>) -> Result<LayoutDraft<'a>> {
         const KEYS: [&str; 9] =
             ["name", "about", "task", "suppression", "input", "grid", "keypoints", "anomaly", "output"];
+        const GRID: [&str; 4] = ["strides", "anchors", "priors", "scale-x-y"];
         const ANOMALY: [&str; 4] = ["image-threshold", "pixel-threshold", "min", "max"];
         if let Some(at) = endless_key(text.text) {
             return Err(text.error(at, "a key has more parts than any here"));
@@ -116,7 +119,7 @@ impl<'a> LayoutDraft<'a> {
             task,
             suppress: keys.word("suppression", &SUPPRESS)?,
             input: input(&keys)?,
-            grid: keys.table("grid", &["strides", "anchors", "priors"])?.map(|keys| grid(&keys)).transpose()?,
+            grid: keys.table("grid", &GRID)?.map(|keys| grid(&keys)).transpose()?,
             anomaly: keys.table("anomaly", &ANOMALY)?.map(|keys| anomaly(&keys)).transpose()?,
             outputs: outputs(&keys, shape, &mut counts)?,
             keypoints,
@@ -213,14 +216,52 @@ fn grid(keys: &KeyReader) -> Result<StrideGrid> {
     let anchors = keys.whole("anchors", 1..=64)?.unwrap_or(1) as u32;
     let wanted = strides.len() * anchors as usize;
     let list = keys.list("priors", MAX_STRIDES * 64)?.unwrap_or_default();
-    let priors = list.iter().map(|&(at, value)| whole(keys.text, at, "the side of a prior box", value, 1..=MAX_PRIOR));
-    let priors: Vec<f32> = priors.map(|side| Ok(side? as f32)).collect::<Result<_>>()?;
-    if !priors.is_empty() && priors.len() != wanted {
+    if !list.is_empty() && list.len() != wanted {
         let what =
-            format!("priors has {} sides, and there are {wanted}: one for each anchor of each stride", priors.len());
+            format!("priors has {} entries, and there are {wanted}: one for each anchor of each stride", list.len());
         return Err(keys.text.error(keys.place("priors"), what));
     }
-    Ok(StrideGrid { strides: strides.into(), anchors, priors: priors.into() })
+    let scales = scales(keys, strides.len())?;
+    let side = |at: usize, value: &toml::de::DeValue| {
+        whole(keys.text, at, "the side of a prior box", value, 1..=MAX_PRIOR).map(|side| side as f32)
+    };
+    let (mut priors, mut boxes) = (Vec::new(), Vec::new());
+    for (place, &(at, value)) in list.iter().enumerate() {
+        match value.as_array().map(|pair| pair.iter().collect::<Vec<_>>()).as_deref() {
+            None => priors.push(side(at, value)?),
+            Some([width, height]) => boxes.push(PriorBox {
+                width: side(width.span().start, width.get_ref())?,
+                height: side(height.span().start, height.get_ref())?,
+                scale: scales.get(place / anchors as usize).copied().unwrap_or(1.0),
+            }),
+            Some(_) => {
+                return Err(keys.text.error(at, "a prior box has one side, or its width and height, like [10, 13]"));
+            }
+        }
+    }
+    let what = match () {
+        _ if !priors.is_empty() && !boxes.is_empty() => {
+            "priors are sides of squares, or width and height of each, not both"
+        }
+        _ if !scales.is_empty() && boxes.is_empty() => "scale-x-y goes with priors that have width and height",
+        _ => return Ok(StrideGrid { strides: strides.into(), anchors, priors: priors.into(), boxes: boxes.into() }),
+    };
+    Err(keys.text.error(keys.place(if scales.is_empty() { "priors" } else { "scale-x-y" }), what))
+}
+
+/// Of each stride, where there are some.
+fn scales(keys: &KeyReader, strides: usize) -> Result<Vec<f32>> {
+    let Some(list) = keys.list("scale-x-y", MAX_STRIDES)? else { return Ok(Vec::new()) };
+    if list.len() != strides {
+        let what = format!("scale-x-y has {} numbers, and there are {strides} strides", list.len());
+        return Err(keys.text.error(keys.place("scale-x-y"), what));
+    }
+    let scale = |&(at, value): &(usize, &'_ toml::de::DeValue)| {
+        let scale = number(value).filter(|scale| (1.0..=MAX_SCALE).contains(scale));
+        let wanted = format!("a number from 1 to {MAX_SCALE}");
+        scale.ok_or_else(|| keys.text.error(at, must_be("a number of scale-x-y", value, &wanted)))
+    };
+    list.iter().map(scale).collect()
 }
 
 fn keypoints(keys: &KeyReader) -> Result<KeypointModel> {

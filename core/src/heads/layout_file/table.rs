@@ -153,7 +153,7 @@ pub(super) fn whole(
     })
 }
 
-fn number(value: &DeValue) -> Option<f32> {
+pub(super) fn number(value: &DeValue) -> Option<f32> {
     let text = match value {
         DeValue::Float(number) => number.as_str().parse().ok(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),

@@ -52,13 +52,19 @@ pub(super) fn text(head: &HeadFormat, name: &str, sizes: &ModelSizes) -> String 
         line(format!("suppression = \"{}\"", known(&SUPPRESS, head.suppress())));
     }
     input(&head.input, &mut line);
-    if let Some(StrideGrid { strides, anchors, priors }) = &sizes.grid {
+    if let Some(StrideGrid { strides, anchors, priors, boxes }) = &sizes.grid {
         line(format!("\n[grid]\nstrides = {strides:?}"));
         if *anchors != 1 {
             line(format!("anchors = {anchors}"));
         }
         if !priors.is_empty() {
             line(format!("priors = {:?}", priors.iter().map(|&side| side as i64).collect::<Vec<_>>()));
+        }
+        if !boxes.is_empty() {
+            let sides = boxes.iter().map(|prior| [prior.width, prior.height].map(|side| side as i64));
+            line(format!("priors = {:?}", sides.collect::<Vec<_>>()));
+            let scales: Vec<f32> = boxes.iter().step_by(*anchors as usize).map(|prior| prior.scale).collect();
+            line(format!("scale-x-y = {scales:?}"));
         }
     }
     if let Some(model) = &sizes.keypoints {

@@ -26,7 +26,7 @@ const DIMS: [&str; 13] = [
     "'batch', 'columns', 'cells'",
 ];
 
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 29] = [
     "{ column = 'box', encoding = 'corners' }",
     "{ column = 'box', encoding = 'center' }",
     "{ column = 'box', encoding = 'center' }, 'objectness', 'classes'",
@@ -55,6 +55,7 @@ const COLUMNS: [&str; 28] = [
     "{ column = 'box', encoding = 'corner-pixels' }, 'classes'",
     "'vector'",
     "'anomaly-score'",
+    "{ column = 'box', encoding = 'prior-logits' }, 'objectness-logit', 'classes'",
 ];
 
 /// An output: its dimensions, columns and type.
@@ -72,7 +73,7 @@ const EXTRAS: [(&[usize], &str); 6] =
 /// Outputs and their task. Most arbitrary outputs are refused; these begin with rows of boxes, and most belong together.
 fn outputs() -> impl Strategy<Value = (Vec<AnyOutput>, &'static str)> {
     let noise = prop_oneof![5 => Just(Vec::new()), 1 => prop::collection::vec(output(), 1..3)];
-    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6, 20, 21, 22, 25]);
+    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6, 20, 21, 22, 25, 28]);
     let dims = prop_oneof![3 => 0..5usize, 1 => Just(7), 1 => Just(12)];
     (dims, main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise).prop_map(
         |(dims, main, (extra, task), is_first, noise)| {
@@ -89,6 +90,10 @@ fn text(outputs: &[AnyOutput], task: &str, suppression: &str, named: bool, table
         text += "[grid]\nstrides = [8, 16, 32]\n";
         let has = |column: usize| outputs.iter().any(|(_, columns, _)| columns.contains(&column));
         match (has(21), has(20)) {
+            _ if has(28) => {
+                text += "anchors = 2\npriors = [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119]]\n";
+                text += "scale-x-y = [1.2, 1.1, 1.05]\n";
+            }
             (true, _) => text += "anchors = 2\npriors = [16, 32, 64, 128, 256, 512]\n",
             (false, true) => text += "anchors = 2\n",
             _ => {}

@@ -224,6 +224,10 @@ fn a_row_is_read_from_the_least_objectness_on() {
     assert_eq!(found("objectness", f32::NAN, 0.75, 0.5), (None, 1));
     assert_eq!(found("root-objectness", 0.25, 9.0, 0.5), (Some(0.5), 0));
     assert_eq!(found("root-objectness", 0.5, f32::NEG_INFINITY, 0.0), (None, 1), "there is no best class");
+    assert_eq!(found("objectness-logit", 0.0, 3f32.ln(), 0.25), (Some(0.375), 0));
+    assert_eq!(found("objectness-logit", -3.0, f32::NAN, 0.5), (None, 0), "the scores are not read");
+    assert_eq!(found("objectness-logit", 0.0, f32::NAN, 0.5), (None, 1));
+    assert_eq!(found("objectness-logit", f32::NAN, 0.0, 0.0), (None, 1));
 }
 
 /// Of a batch the first picture is read, also where its rows come by stride.

@@ -325,6 +325,23 @@ fn models_that_are_not_recognised() {
             ModelHints { batch: Some(1), ..labelled(80, 640) },
             "set layout=yolov7-end-to-end on trtnms",
         ),
+        // Darknet's maps, with their channels first and last, and the anchors apart.
+        (
+            &["082 f32 1x255x19x19", "094 f32 1x255x38x38", "106 f32 1x255x76x76"],
+            at(608),
+            "describe them in a layout file with the anchors of the .cfg",
+        ),
+        (
+            &["a f32 1x26x26x255", "b f32 1x13x13x255"],
+            at(416),
+            "If these are YOLOv3's or YOLOv4's maps as darknet has them",
+        ),
+        (
+            &["a f32 1x13x13x3x6", "b f32 1x26x26x3x6"],
+            at(416),
+            "If these are YOLOv3's or YOLOv4's maps as darknet has them",
+        ),
+        (&["a f32 1x255x19x19", "b f32 1x255x30x38"], at(608), "If it has one of these"),
         // MTCNN: each of its networks, in both orders of dimensions, and the points that no other has.
         (&["dense_2 f32 ?x4", "softmax_1 f32 ?x2"], at(24), "one of MTCNN's three networks, no layout reads it"),
         (&["dense_5 f32 ?x4", "dense_6 f32 ?x10", "softmax_2 f32 ?x2"], at(48), "one of MTCNN's three networks"),

@@ -88,7 +88,8 @@ const _: () = assert!(size_of::<Candidate>() == 32);
 /// Whether a head is decoded by the kernels with `general` in their names: they have code that few need, and that makes the others
 /// slower even where it is passed over.
 pub fn needs_general(format: &HeadFormat) -> bool {
-    format.encoding().is_of_cells() || format.objectness() == Some(Column::RootObjectness)
+    let has_kind = matches!(format.objectness(), Some(Column::RootObjectness | Column::ObjectnessLogit));
+    format.encoding().is_of_cells() || has_kind
 }
 
 impl DecodeSource {
@@ -127,6 +128,7 @@ impl DecodeParams {
             objectness: match format.objectness() {
                 None => 0,
                 Some(Column::RootObjectness) => 2,
+                Some(Column::ObjectnessLogit) => 3,
                 Some(_) => 1,
             },
             lanes_log2: lanes.ilog2(),

@@ -18,6 +18,7 @@ use crate::image::Candidate;
 use crate::image::detections::found_bytes;
 use crate::image::geometry::BBox;
 use crate::image::keypoints::{KeypointModel, KeypointShape};
+use crate::postprocess::cells::prior_numbers;
 use crate::postprocess::gather;
 use crate::postprocess::refine::GatherParams;
 use crate::tensor::{DType, Tensor, TensorDesc};
@@ -120,7 +121,7 @@ fn by_kernels(
     let (mut keys, mut boxes, mut classes) = (vec![0u64; all], vec![[0f32; 4]; all], vec![0u32; all]);
     let to = CandidateArrays { keys: place(&mut keys), boxes: place(&mut boxes), classes: place(&mut classes) };
     let mut params = DecodeParams::new(decoder, to, &views, 1);
-    let priors = head.grid().map_or(&[][..], |grid| grid.priors);
+    let priors = prior_numbers(decoder);
     params.grid.priors = if priors.is_empty() { 0 } else { address(priors) };
     let fill = |source: &mut DecodeSource, output: usize| source.data = data[output];
     params
@@ -179,7 +180,7 @@ fn number(random: &mut Random, column: Column) -> f32 {
         Column::Box(BoxEncoding::PriorOffsets) => random.between(-9.0, 9.0),
         Column::Box(BoxEncoding::Corners) | Column::Keypoints => random.between(0.0, SQUARE as f32),
         Column::Box(_) | Column::CellKeypoints => random.between(-1.0, 6.0),
-        Column::Logits { .. } => random.between(-9.0, 3.0),
+        Column::Logits { .. } | Column::ObjectnessLogit => random.between(-9.0, 3.0),
         _ => match random.below(3) {
             0 => random.below(4) as f32 * 0.25,
             _ => random.between(-0.1, 1.1),
@@ -214,10 +215,11 @@ fn outputs(format: &HeadFormat, random: &mut Random, classes: usize, types: [DTy
             let columns = values.len() / rows;
             let dims = match dims.last() {
                 Some(Dim::Cells) => {
-                    // As maps, which are square here.
+                    // As maps, which are square here, with the numbers of all anchors of a cell.
+                    let (columns, cells) = (columns * anchors as usize, rows / anchors as usize);
                     let maps = (0..columns).flat_map(|column| values.iter().skip(column).step_by(columns));
                     values = maps.copied().collect();
-                    let side = rows.isqrt() as i64;
+                    let side = cells.isqrt() as i64;
                     vec![1, columns as i64, side, side]
                 }
                 _ => vec![1, rows as i64, columns as i64],
@@ -268,6 +270,21 @@ dims = ["batch", "columns", "cells"]
 columns = [{ column = "box", encoding = "corner-distances" }, "cell-keypoints"]
 "#;
 
+/// As darknet has YOLOv4-tiny: maps of three anchors.
+const ANCHOR_MAPS: &str = r#"
+name = "anchor-maps"
+task = "detect"
+suppression = "iou"
+[grid]
+strides = [16, 32]
+anchors = 3
+priors = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]]
+scale-x-y = [1.05, 1.2]
+[[output]]
+dims = ["batch", "columns", "cells"]
+columns = [{ column = "box", encoding = "prior-logits" }, "objectness-logit", "classes"]
+"#;
+
 #[test]
 fn arithmetic_of_kernels_is_that_of_the_host() {
     let Some(kernels) = Kernels::compile("arithmetic_of_kernels_is_that_of_the_host") else { return };
@@ -281,8 +298,11 @@ fn arithmetic_of_kernels_is_that_of_the_host() {
         include_str!("../../../../tests/layouts/picodet.toml"),
         include_str!("../../../../tests/layouts/rtmdet.toml"),
         MAPS_OF_POINTS,
+        ANCHOR_MAPS,
+        &ANCHOR_MAPS.replace("\"columns\", \"cells\"", "\"cells\", \"columns\""),
         &with_objectness("objectness"),
         &with_objectness("root-objectness"),
+        &with_objectness("objectness-logit"),
     ] {
         formats.push(HeadFormat::of_name(text).unwrap());
     }

@@ -220,7 +220,36 @@ fn what_does_not_go_together_is_refused() {
                 "",
                 &with("\"root-objectness\", \"objectness\", \"classes\", { column = \"box\", encoding = \"center\" }"),
             ),
-            "not both",
+            "one of objectness, root-objectness and objectness-logit",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [16]\n{}", output("", levels)).replace("corners", "prior-logits"),
+            "and no others, need priors",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\n{}", output("", levels)).replace("corners", "prior-logits"),
+            "need priors with width and height, like [[10, 13], [16, 30]]",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [[16]]\n{}", output("", levels)),
+            "a prior box has one side, or its width and height",
+        ),
+        (format!("[grid]\nstrides = [8]\npriors = [[16, 0]]\n{}", output("", levels)), "the side of a prior box is 0"),
+        (
+            format!("[grid]\nstrides = [8]\nanchors = 2\npriors = [[16, 9], 8]\n{}", output("", levels)),
+            "or width and height of each, not both",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [16]\nscale-x-y = [1.1]\n{}", output("", levels)),
+            "scale-x-y goes with priors that have width and height",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [[16, 9]]\nscale-x-y = [1.1, 1]\n{}", output("", levels)),
+            "scale-x-y has 2 numbers, and there are 1 strides",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [[16, 9]]\nscale-x-y = [0.5]\n{}", output("", levels)),
+            "a number of scale-x-y is 0.5, and must be a number from 1 to 10",
         ),
         (format!("[grid]\nstrides = [8]\n{}", output("shape = [1, 16, 6]", levels)), "Leave it out"),
         (
