@@ -30,7 +30,7 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
     let sets = own.as_ref().map_or(&STRIDES[..], from_ref);
     let anchors = grid.map_or(1, |grid| u64::from(grid.anchors));
     let rows_of = |stride: u32| cells(&[stride], input) * anchors;
-    sets.iter().find_map(|strides| find_in(format, outputs, hints, (strides, anchors as i64), rows_of))
+    sets.iter().find_map(|&strides| find_in(format, outputs, hints, (strides, anchors as i64), rows_of))
 }
 
 /// Rows and numbers of a row of an output for one stride, as it comes. Some exporters leave out the dimension of the batch, which is 1
@@ -124,7 +124,7 @@ fn find_in(
                     Some(shape_of_anchors(spec, other, rows_of(*stride) as i64, anchors)?[1])
                 };
                 let is_as_wide =
-                    |other: &&TensorDesc| strides.iter().any(|stride| width_in(*other, stride) == Some(width));
+                    |&other: &&TensorDesc| strides.iter().any(|stride| width_in(other, stride) == Some(width));
                 if outputs.iter().filter(is_as_wide).count() != strides.len() {
                     return None; // the scores are as wide
                 }

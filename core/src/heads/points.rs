@@ -55,10 +55,10 @@ impl Decoder {
             let mut tensor = picked[view.output * levels];
             // Rows of the tensor, and how many of the head one of them is: those of all anchors of a cell.
             let (mut rows, mut together) = (0, 1);
-            for level in &picked[view.output * levels..][..levels] {
+            for &level in &picked[view.output * levels..][..levels] {
                 let [own, columns] =
                     super::levels::shape(spec, level.desc()).unwrap_or_default().map(|size| size as usize);
-                (tensor, rows, together) = (*level, own, (columns / view.row_stride.max(1)).max(1));
+                (tensor, rows, together) = (level, own, (columns / view.row_stride.max(1)).max(1));
                 if levels == 1 || row < rows * together {
                     break;
                 }
