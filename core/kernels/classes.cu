@@ -12,10 +12,9 @@
 //   grid a block for each picture
 //   math f64 and f32, in the order of src/postprocess/classify/host.rs, the reference implementation
 //   launched by src/postprocess/classify/device.rs, whose ClassParams mirrors the one here (64 bytes)
-#include "common.cuh"
+#include "greatest.cuh"
 
 inline constexpr uint32_t THREADS = 256;
-inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff;
 inline constexpr uint32_t NONE = 0xffffffff;
 // Of a picture, in host_seen.
 inline constexpr uint32_t IS_LOGITS = 1, IS_LOST = 2;
@@ -62,24 +61,6 @@ __device__ inline double sum_of(double mine) {
     return sum;
 }
 
-__device__ inline uint64_t greatest_of(uint64_t mine) {
-    __shared__ uint64_t greatest[THREADS / 32];
-    for (uint32_t step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(FULL_WARP_MASK, mine, step));
-    if (threadIdx.x % 32 == 0) greatest[threadIdx.x / 32] = mine;
-    __syncthreads();
-    for (uint32_t i = 0; i < THREADS / 32; i++) mine = max(mine, greatest[i]);
-    __syncthreads();
-    return mine;
-}
-
-// In the order of floats that are numbers; never 0.
-__device__ inline uint32_t ordered(float value) {
-    const uint32_t bits = __float_as_uint(value);
-    return bits >> 31 ? ~bits : bits | 0x80000000;
-}
-
-__device__ inline float unordered(uint32_t bits) { return __uint_as_float(bits >> 31 ? bits & 0x7fffffff : ~bits); }
-
 __device__ inline double exponential(double x) {
     constexpr double FACTORS[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0,
                                   1.0 / 720.0,       1.0 / 120.0,      1.0 / 24.0,      1.0 / 6.0,      0.5,           1.0,
@@ -124,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_
             const float value = value_at(p, row, cls);
             if (is_finite(value)) mine = max(mine, static_cast<uint64_t>(ordered(value)));
         }
-        const uint64_t found = greatest_of(mine);
+        const uint64_t found = greatest_of<THREADS>(mine);
         if (found > 0) greatest = unordered(static_cast<uint32_t>(found));
         double part = 0.0;
         for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
@@ -156,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_
             const uint64_t key = static_cast<uint64_t>(ordered(score)) << 32 | ~cls;
             if (is_finite(score) && key < last) mine = max(mine, key);
         }
-        last = greatest_of(mine);
+        last = greatest_of<THREADS>(mine);
         if (threadIdx.x == 0) best[i] = {last ? ~static_cast<uint32_t>(last) : NONE, last ? unordered(last >> 32) : 0.0f};
         if (last == 0) return;
     }

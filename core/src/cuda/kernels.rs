@@ -38,6 +38,7 @@ kernels! {
     MAP = "map",
     MAP_TINT = "map_tint",
     MASKS = "masks",
+    MATCH = "match",
     MOTION = "motion",
     NMS = "nms",
     OVERLAY = "overlay",

@@ -2,8 +2,8 @@
 //! Names for vectors: which of the known ones a vector is most like.
 //!
 //! A [`Gallery`] is read from a [`file`](mod@file) of JSON lines, and read again when that changes ([`WatchedGallery`]). It
-//! compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame. [`Votes`]
-//! decide for an object that is seen in several frames.
+//! compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame. A [`DeviceMatcher`]
+//! does so on a GPU, with the same results. [`Votes`] decide for an object that is seen in several frames.
 //!
 //! | file | |
 //! |---|---|
@@ -12,23 +12,27 @@
 //! | [`options`] | when a vector shows somebody who is known |
 //! | `coarse` | which vectors of a large gallery can be the most similar ones, by a copy in bytes |
 //! | `dot` | products of bytes |
+//! | `device` | the comparison on a GPU |
 //! | `votes` | several looks at an object |
 //!
 //! The copy takes a quarter of the memory of the vectors in addition. It is read in place of them.
 
 mod coarse;
+mod device;
 mod dot;
 pub mod file;
 pub mod options;
 mod votes;
 mod watched;
 
+pub use device::{DeviceGallery, DeviceMatcher};
 pub use file::GalleryEntry;
-pub use options::{MatchOptions, recognised};
+pub use options::{MatchDevice, MatchOptions, recognised};
 pub use votes::Votes;
 pub use watched::WatchedGallery;
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use coarse::CoarseCopy;
 
@@ -49,6 +53,7 @@ pub struct Gallery {
     vectors: Vec<Lanes>,
     /// Of many vectors.
     coarse: Option<CoarseCopy>,
+    on_gpu: OnceLock<DeviceGallery>,
 }
 
 /// How like a vector is to the most similar one of a name.

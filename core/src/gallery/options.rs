@@ -2,7 +2,30 @@
 //! When a vector shows somebody who is known: properties of trtmatch.
 
 use super::Likeness;
-use crate::options::{OptionKind, Setting, setting};
+use crate::options::{Choices, OptionKind, OptionSpec, Setting, choices, setting};
+
+/// What compares vectors with a gallery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatchDevice {
+    #[default]
+    Auto,
+    Cpu,
+    Cuda,
+}
+
+choices! {
+    MatchDevice, "GstTrtMatchDevice":
+    MatchDevice::Auto => "auto" "The GPU that other elements work on, for a gallery from 2,048 vectors of 512 numbers on; else the CPU"
+    MatchDevice::Cpu => "cpu" "The CPU"
+    MatchDevice::Cuda => "cuda" "A GPU, for any gallery"
+}
+
+pub static DEVICE: OptionSpec = OptionSpec {
+    name: "device",
+    nick: "Device",
+    blurb: "What compares vectors with the gallery; the names are the same",
+    kind: MatchDevice::KIND,
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchOptions {

@@ -5,11 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::{Gallery, file};
+use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often the file is looked at.
@@ -21,13 +22,22 @@ const MOST_WAITED: u32 = 3;
 /// A gallery, and a thread that reads its file again when that changes. Who compares never waits for it.
 pub struct WatchedGallery {
     current: Arc<Current>,
-    /// Ends the thread, when it is dropped.
-    _end: SyncSender<()>,
+    /// Wakes the thread to copy the gallery to the GPU, and ends it when it is dropped.
+    wake: SyncSender<()>,
 }
 
 struct Current {
     gallery: Mutex<Arc<Gallery>>,
     warning: Mutex<Option<Error>>,
+    /// Locked while a gallery is copied there.
+    gpu: Mutex<Option<GalleryGpu>>,
+}
+
+/// The GPU that galleries are copied to.
+struct GalleryGpu {
+    context: Context,
+    /// Also those for which that does not pay.
+    takes_all: bool,
 }
 
 /// By what a file is another than before. A change within the time of the file system's clock is told by the length, or by the file
@@ -58,15 +68,18 @@ impl WatchedGallery {
         let seen = mark(path);
         let gallery = Arc::new(file::read(path)?);
         let warning = Mutex::new(warning(path, &gallery));
-        let current = Arc::new(Current { gallery: Mutex::new(gallery), warning });
-        // Nothing is ever sent: the thread waits for the end of it.
-        let (end, ended) = mpsc::sync_channel::<()>(0);
+        let current = Arc::new(Current { gallery: Mutex::new(gallery), warning, gpu: Mutex::default() });
+        let (wake, woken) = mpsc::sync_channel::<()>(1);
         let watch = {
             let (current, path) = (current.clone(), path.to_path_buf());
             let mut seen = SeenFile { read: seen, last: seen, waited: 0, former: None };
             move || {
-                while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                    current.look(&path, &mut seen);
+                loop {
+                    match woken.recv_timeout(every) {
+                        Ok(()) => current.upload(),
+                        Err(RecvTimeoutError::Timeout) => current.look(&path, &mut seen),
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    }
                 }
             }
         };
@@ -75,7 +88,19 @@ impl WatchedGallery {
                 .cause(error)
                 .remedy("Allow this user more threads")
         })?;
-        Ok(WatchedGallery { current, _end: end })
+        Ok(WatchedGallery { current, wake })
+    }
+
+    /// From now on galleries are copied to a GPU when they are read, if that pays or the GPU is to take all; this one now, and one that
+    /// pays by the thread. Where the GPU has no room for one, that is a warning.
+    pub fn use_gpu(&self, context: &Context, takes_all: bool) {
+        *self.current.gpu.lock().unwrap() = Some(GalleryGpu { context: context.clone(), takes_all });
+        if takes_all {
+            self.current.upload();
+        } else {
+            // Where it is full, the thread has not been woken yet.
+            let _ = self.wake.try_send(());
+        }
     }
 
     /// The gallery as it is now. Another one has another address.
@@ -86,6 +111,14 @@ impl WatchedGallery {
     /// What was wrong with the file since this was last asked for.
     pub fn take_warning(&self) -> Option<Error> {
         self.current.warning.lock().unwrap().take()
+    }
+}
+
+/// Nothing is copied any more then, and what is being copied is there.
+impl Drop for WatchedGallery {
+    fn drop(&mut self) {
+        let gpu = self.current.gpu.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(gpu); // no longer under the lock
     }
 }
 
@@ -130,6 +163,22 @@ impl SeenFile {
 }
 
 impl Current {
+    /// Copies the gallery that is there to the GPU.
+    fn upload(&self) {
+        let gallery = self.gallery.lock().unwrap().clone();
+        if let Some(warning) = self.put_on_gpu(&gallery) {
+            *self.warning.lock().unwrap() = Some(warning);
+        }
+    }
+
+    /// Copies a gallery to the GPU, if there is one to be used and it pays. Returns why that failed.
+    fn put_on_gpu(&self, gallery: &Gallery) -> Option<Error> {
+        let gpu = self.gpu.lock().unwrap();
+        let gpu = gpu.as_ref().filter(|gpu| gpu.takes_all || gallery.is_worth_a_gpu())?;
+        let failed = gallery.upload(&gpu.context).err()?;
+        Some(failed.and_remedy("Until the gallery changes, the CPU compares vectors with it"))
+    }
+
     /// Reads the file again if it has changed.
     fn look(&self, path: &Path, seen: &mut SeenFile) {
         seen.former = None;
@@ -138,7 +187,8 @@ impl Current {
         }
         let (gallery, warning) = match file::read(path) {
             Ok(gallery) => {
-                let warning = warning(path, &gallery);
+                // Before frames are compared with it.
+                let warning = warning(path, &gallery).or_else(|| self.put_on_gpu(&gallery));
                 (Some(Arc::new(gallery)), warning)
             }
             Err(error) => (None, Some(error.and_remedy("The former gallery stays until then"))),
@@ -154,6 +204,7 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fakes::Fakes;
     use crate::gallery::GalleryEntry;
     use crate::test::{LIMIT, scratch, wait_until};
 
@@ -189,6 +240,35 @@ mod tests {
             said.is_some()
         });
         assert!(said.as_ref().is_some_and(|said| said.contains("all objects are unknown")), "{said:?}");
+    }
+
+    #[test]
+    fn galleries_are_copied_to_a_gpu_that_takes_them() {
+        let Some(fakes) = Fakes::of(module_path!(), "galleries_are_copied_to_a_gpu_that_takes_them") else { return };
+        let (path, context) = (scratch("gallery-on-gpu").join("g.jsonl"), fakes.context());
+        add(&path, "ada");
+        let watched = open(&path);
+        watched.use_gpu(&context, false);
+        add(&path, "bob");
+        wait_until("another gallery", LIMIT, || watched.get().names().len() == 2);
+        assert!(watched.get().on_gpu().is_none(), "it is too small");
+        // The one that is there at once, and each that comes then before it is there.
+        watched.use_gpu(&context, true);
+        assert!(watched.get().on_gpu().is_some_and(|on_gpu| *on_gpu.context() == context));
+        add(&path, "eve");
+        wait_until("the next gallery", LIMIT, || watched.get().names().len() == 3);
+        assert!(watched.get().on_gpu().is_some() && watched.take_warning().is_none());
+        // One for which there is no room stays on the host, and the next one is tried again.
+        fakes.lack(1);
+        add(&path, "kim");
+        wait_until("a gallery on the host", LIMIT, || watched.get().names().len() == 4);
+        let warning = watched.take_warning().unwrap().message();
+        assert!(watched.get().on_gpu().is_none() && warning.contains("the CPU compares vectors with it"), "{warning}");
+        add(&path, "pat");
+        wait_until("a gallery on the GPU", LIMIT, || watched.get().names().len() == 5);
+        assert!(watched.get().on_gpu().is_some() && watched.take_warning().is_none());
+        drop(watched);
+        assert_eq!((fakes.count(c"fake_pending"), fakes.count(c"fake_busy_frees")), (0, 0));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum StreamRole {
     Boxes,
     /// Drawing boxes that the host found.
     Paint,
+    /// Vectors to names.
+    Match,
 }
 
 /// A queue of GPU work. Not ordered with the legacy default stream.
