@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -7,17 +8,21 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::gallery::MatchDevice;
 use gsttrt_core::identity::Identities;
 
 use super::identities::CameraIdentities;
 use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
+use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::Properties;
 use crate::gst::meta::vector::{self, AttachedVector};
 use crate::gst::meta::{read, unseen};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::overlay::context_of;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{VideoStream, any_video_templates};
@@ -41,7 +46,10 @@ pub struct TrtMatch {
     state: Mutex<Option<MatchState>>,
     /// Since the start, for its counts.
     identities: Mutex<Option<Arc<Identities>>>,
+    cuda: CudaContextSlot,
     stats: Stats,
+    /// Vectors that a GPU has compared with the gallery.
+    on_gpu: AtomicU64,
 }
 
 /// What was found in a frame.
@@ -49,6 +57,8 @@ pub struct TrtMatch {
 struct MatchedFrame {
     /// Objects with a name, or with an id over cameras.
     count: usize,
+    /// Vectors that a GPU has compared with the gallery.
+    on_gpu: usize,
     told: Vec<gst::Structure>,
     warnings: Vec<Error>,
 }
@@ -60,8 +70,18 @@ impl MatchState {
         self.identities.iter_mut().for_each(CameraIdentities::reset);
     }
 
-    /// Finds the names and the ids of a frame. `base` is the time on the clock of the pipeline at which the stream begins, if it plays.
-    fn process(&mut self, settings: &MatchSettings, frame: &mut gst::Buffer, base: Option<u64>) -> MatchedFrame {
+    /// Finds the names and the ids of a frame. `base` is the time on the clock of the pipeline at which the stream begins, if it plays;
+    /// `find_gpu` finds the GPU that the pipeline works on.
+    ///
+    /// # Errors
+    /// `DeviceLost`, where the GPU cannot be used any more.
+    fn process(
+        &mut self,
+        settings: &MatchSettings,
+        frame: &mut gst::Buffer,
+        base: Option<u64>,
+        find_gpu: impl Fn(&gst::BufferRef) -> Option<Context>,
+    ) -> Result<MatchedFrame> {
         let at = self.stream.advance(frame.pts());
         if at.is_cut {
             self.reset();
@@ -72,10 +92,14 @@ impl MatchState {
         let mut found = MatchedFrame::default();
         let mut are_found = vec![false; vectors.len()];
         if let Some(names) = &mut self.names {
-            let named = names.name_objects(&settings.options, frame, &at, (&objects, vectors.as_slice()));
+            // By then the elements before have found theirs.
+            if vectors.iter().any(|of_region| !of_region.is_empty()) {
+                names.find_gpu(|| find_gpu(frame));
+            }
+            let named = names.name_objects(&settings.options, frame, &at, (&objects, vectors.as_slice()))?;
             are_found = named.are_named;
-            found.told = named.told;
-            found.warnings.extend(names.take_warning().into_iter().chain(named.warning));
+            (found.told, found.on_gpu) = (named.told, named.on_gpu);
+            found.warnings.extend(names.take_warning().into_iter().chain(named.warnings));
         }
         // A frame that no model has looked at, and where nothing is repeated, does not tell that nobody is there.
         let is_seen = !vectors.is_empty() || !unseen::is_marked(frame);
@@ -88,7 +112,7 @@ impl MatchState {
         }
         found.warnings.extend(self.missing(&vectors));
         found.count = are_found.into_iter().filter(|is_found| *is_found).count();
-        found
+        Ok(found)
     }
 
     /// A warning where nobody can be recognised, as objects have no vectors.
@@ -109,14 +133,17 @@ fn no_vectors() -> Error {
 impl Properties for TrtMatch {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects with a name or an id over cameras, and the time that finding these takes",
+            "Frames, objects with a name or an id over cameras, vectors that a GPU has compared with the gallery, and what finding \
+             names costs: time, waits for the GPU, bytes copied",
         )]
     }
 
     fn read(&self, name: &str) -> Option<glib::Value> {
         (name == "stats").then(|| {
             let totals = self.stats.read();
-            let mut built = stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]);
+            let on_gpu = self.on_gpu.load(Ordering::Relaxed);
+            let counts = [("frames", totals.done), ("objects", totals.objects), ("compared-on-gpu", on_gpu)];
+            let mut built = stats::structure(&totals, counts);
             if let Some(identities) = &*self.identities.lock().unwrap() {
                 let counts = identities.counts();
                 built.set("identities", counts.known);
@@ -141,11 +168,17 @@ impl MetaFilter for TrtMatch {
 
     fn open(&self) -> Result<MatchState> {
         let settings = self.settings.lock().unwrap().clone();
-        let names = settings.gallery()?.map(ObjectNames::open).transpose()?;
+        let mut names = settings.gallery()?.map(ObjectNames::open).transpose()?;
         let identities = CameraIdentities::join(&settings, &self.obj().name())?;
-        if let Some(names) = &names {
+        self.on_gpu.store(0, Ordering::Relaxed);
+        if let Some(names) = &mut names {
             let gallery = names.gallery();
             gst::info!(CAT, imp = self, "{} names, {} vectors", gallery.names().len(), gallery.len());
+            match settings.device {
+                MatchDevice::Auto => names.seek_gpu(),
+                MatchDevice::Cpu => {}
+                MatchDevice::Cuda => names.use_gpu(&self.cuda.ensure(&*self.obj(), settings.cuda_device_id)?),
+            }
         }
         if let Some(warning) = settings.without_effect() {
             self.obj().post_warning(&warning);
@@ -156,6 +189,7 @@ impl MetaFilter for TrtMatch {
 
     fn close(&self) {
         *self.identities.lock().unwrap() = None;
+        self.cuda.clear();
     }
 
     fn resized(state: &mut MatchState) -> Option<Error> {
@@ -175,7 +209,16 @@ impl MetaFilter for TrtMatch {
         // Taken out, so that it is not locked when messages are posted: a handler of the bus may do anything.
         let has_caps = |state: &mut MatchState| state.stream.size.0 > 0;
         let mut state = self.state.lock().unwrap().take_if(has_caps).ok_or(gst::FlowError::NotNegotiated)?;
-        let found = state.process(&settings, frame, self.base_time());
+        let find_gpu = |frame: &gst::BufferRef| self.find_gpu(frame, settings.cuda_device_id);
+        let found = state.process(&settings, frame, self.base_time(), find_gpu);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                *self.state.lock().unwrap() = Some(state);
+                self.obj().post_error(&error);
+                return Err(gst::FlowError::Error);
+            }
+        };
         found.warnings.iter().for_each(|warning| self.obj().post_warning(warning));
         gst::trace!(CAT, imp = self, "{} objects with names or ids", found.count);
         if settings.post_messages {
@@ -184,12 +227,19 @@ impl MetaFilter for TrtMatch {
             }
         }
         *self.state.lock().unwrap() = Some(state);
+        self.on_gpu.fetch_add(found.on_gpu as u64, Ordering::Relaxed);
         self.stats.add(stage, found.count);
         Ok(())
     }
 }
 
 impl TrtMatch {
+    /// The context of the frame, or that in which other elements work, if it is of the user's GPU.
+    fn find_gpu(&self, frame: &gst::BufferRef, device: i32) -> Option<Context> {
+        let of_frame = context_of(frame).ok().flatten().filter(|context| device < 0 || context.device() == device);
+        of_frame.or_else(|| self.cuda.find(&*self.obj(), device))
+    }
+
     /// When the stream begins, on the clock that pipelines have in common, in nanoseconds. Before the pipeline plays, nobody knows.
     fn base_time(&self) -> Option<u64> {
         let element = self.obj();

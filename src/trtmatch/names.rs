@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::gallery::{Gallery, Likeness, MatchOptions, Votes, WatchedGallery, recognised};
+use gsttrt_core::gallery::{DeviceMatcher, Gallery, Likeness, MatchOptions, Votes, WatchedGallery, recognised};
 use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::track::History;
 use gsttrt_core::vector::normalise;
@@ -26,7 +27,16 @@ pub struct ObjectNames {
     gallery: Arc<Gallery>,
     tracks: History<TrackName>,
     has_told_of_dims: bool,
+    /// Where a gallery is on a GPU. Stays, as its memory does.
+    matcher: Option<DeviceMatcher>,
+    /// Until the gallery changes.
+    has_gpu_failed: bool,
+    /// A GPU to compare on is still to be looked for.
+    seeks_gpu: bool,
 }
+
+/// For each region whose vector is looked at, the names that it is most like.
+type Looks = Vec<Option<Vec<Likeness>>>;
 
 /// What is known of an object with an id.
 #[derive(Debug, Default)]
@@ -42,7 +52,17 @@ pub struct NamedObjects {
     pub are_named: Vec<bool>,
     /// Of those with another name than before.
     pub told: Vec<gst::Structure>,
-    pub warning: Option<Error>,
+    /// Vectors that a GPU has compared.
+    pub on_gpu: usize,
+    pub warnings: Vec<Error>,
+}
+
+/// Names that vectors are most like, how many of these a GPU has compared, and why none could.
+#[derive(Default)]
+struct ComparedVectors {
+    names: Vec<Vec<Likeness>>,
+    on_gpu: usize,
+    warning: Option<Error>,
 }
 
 impl ObjectNames {
@@ -56,7 +76,29 @@ impl ObjectNames {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             tracks: History::default(),
             has_told_of_dims: false,
+            matcher: None,
+            has_gpu_failed: false,
+            seeks_gpu: false,
         })
+    }
+
+    /// From now on a GPU compares vectors with any gallery, if it has room for that.
+    pub fn use_gpu(&self, context: &Context) {
+        self.watched.use_gpu(context, true);
+    }
+
+    /// The GPU that the pipeline works on, if there is one, is to compare vectors with large galleries.
+    pub fn seek_gpu(&mut self) {
+        self.seeks_gpu = true;
+    }
+
+    /// Looks for that GPU, once.
+    pub fn find_gpu(&mut self, find: impl FnOnce() -> Option<Context>) {
+        if std::mem::take(&mut self.seeks_gpu)
+            && let Some(context) = find()
+        {
+            self.watched.use_gpu(&context, false);
+        }
     }
 
     pub fn gallery(&self) -> &Gallery {
@@ -77,7 +119,7 @@ impl ObjectNames {
     fn follow_gallery(&mut self) {
         let now = self.watched.get();
         if !Arc::ptr_eq(&now, &self.gallery) {
-            (self.gallery, self.has_told_of_dims) = (now, false);
+            (self.gallery, self.has_told_of_dims, self.has_gpu_failed) = (now, false, false);
             self.reset();
         }
     }
@@ -97,14 +139,43 @@ impl ObjectNames {
         (fitting, other)
     }
 
-    /// For each region whose vector is looked at, the names that it is most like: those of this frame, and those kept of an earlier
-    /// one where its object is not known yet.
+    /// The names that vectors are most like, by the GPU where the gallery is on one, else by the CPU.
+    ///
+    /// # Errors
+    /// `DeviceLost`, where the GPU cannot be used any more. Where it fails otherwise, the CPU takes over.
+    fn compare(&mut self, vectors: &[&[f32]], most: usize) -> Result<ComparedVectors> {
+        let warning = match self.compare_on_gpu(vectors, most) {
+            Ok(Some(names)) => return Ok(ComparedVectors { names, on_gpu: vectors.len(), warning: None }),
+            Ok(None) => None,
+            Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
+            Err(error) => {
+                self.has_gpu_failed = true;
+                Some(error.and_remedy("Until the gallery changes, the CPU compares vectors with it"))
+            }
+        };
+        Ok(ComparedVectors { names: self.gallery.find(vectors, most), on_gpu: 0, warning })
+    }
+
+    /// `None` where the gallery is on no GPU.
+    fn compare_on_gpu(&mut self, vectors: &[&[f32]], most: usize) -> Result<Option<Vec<Vec<Likeness>>>> {
+        let Some(on_gpu) = self.gallery.on_gpu().filter(|_| !self.has_gpu_failed) else { return Ok(None) };
+        let matcher = match &mut self.matcher {
+            Some(matcher) => matcher,
+            none => none.insert(DeviceMatcher::new(on_gpu.context())?),
+        };
+        matcher.find(&self.gallery, vectors, most).map(Some)
+    }
+
+    /// Looks at the vectors of this frame, and at those kept of an earlier one where their object is not known yet.
+    ///
+    /// # Errors
+    /// As [`ObjectNames::compare`].
     fn look(
         &mut self,
         objects: &MetaObjects,
         vectors: Vec<Option<&AttachedVector>>,
         most: usize,
-    ) -> Vec<Option<Vec<Likeness>>> {
+    ) -> Result<(Looks, ComparedVectors)> {
         let mut found = vec![None; vectors.len()];
         let mut looks: Vec<(usize, Vec<f32>)> = Vec::new();
         for (at, vector) in vectors.into_iter().enumerate() {
@@ -119,27 +190,39 @@ impl ObjectNames {
                 looks.push((at, values));
             }
         }
-        let compared: Vec<&[f32]> = looks.iter().map(|(_, values)| values.as_slice()).collect();
-        for (names, (at, _)) in self.gallery.find(&compared, most).into_iter().zip(&looks) {
+        if looks.is_empty() {
+            return Ok((found, ComparedVectors::default()));
+        }
+        let values: Vec<&[f32]> = looks.iter().map(|(_, values)| values.as_slice()).collect();
+        let mut compared = self.compare(&values, most)?;
+        for (names, (at, _)) in compared.names.drain(..).zip(&looks) {
             found[*at] = Some(names);
         }
-        found
+        Ok((found, compared))
     }
 
     /// Names the objects of a frame, whose regions have these vectors.
+    ///
+    /// # Errors
+    /// `DeviceLost`, where the GPU cannot be used any more.
     pub fn name_objects(
         &mut self,
         options: &MatchOptions,
         frame: &mut gst::Buffer,
         at: &StreamFrame,
         (objects, vectors): (&MetaObjects, &[Vec<AttachedVector>]),
-    ) -> NamedObjects {
+    ) -> Result<NamedObjects> {
         self.follow_gallery();
         let (fitting, other) = self.fitting(vectors);
-        let warning = self.of_another_model(other);
-        let looks = self.look(objects, fitting, (options.top_k as usize).max(2));
+        let of_another_model = self.of_another_model(other);
+        let (looks, compared) = self.look(objects, fitting, (options.top_k as usize).max(2))?;
         self.tracks.advance();
-        let mut named = NamedObjects { are_named: vec![false; looks.len()], told: Vec::new(), warning };
+        let mut named = NamedObjects {
+            are_named: vec![false; looks.len()],
+            told: Vec::new(),
+            on_gpu: compared.on_gpu,
+            warnings: of_another_model.into_iter().chain(compared.warning).collect(),
+        };
         for (region, look) in looks.iter().enumerate() {
             let annotation = &objects.annotations[region];
             let names = look.as_ref().map(|found| recognised(found, options));
@@ -174,7 +257,7 @@ impl ObjectNames {
                 attributes::attach(frame.make_mut(), &object, (&classes, None), names, &self.name, is_held);
             }
         }
-        named
+        Ok(named)
     }
 
     /// A warning where objects have vectors of another model than the gallery, which have that many numbers.

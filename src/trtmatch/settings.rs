@@ -7,12 +7,13 @@ use std::sync::LazyLock;
 use gst::glib;
 use gst::prelude::*;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::gallery::MatchOptions;
-use gsttrt_core::gallery::options::SETTINGS;
+use gsttrt_core::gallery::options::{DEVICE, SETTINGS};
+use gsttrt_core::gallery::{MatchDevice, MatchOptions};
 use gsttrt_core::identity::options::SETTINGS as IDENTITY_SETTINGS;
 use gsttrt_core::identity::{IdentityOptions, links};
-use gsttrt_core::options::names_of_set;
+use gsttrt_core::options::{Setting, names_of_set};
 
+use crate::gst::cuda;
 use crate::gst::options::{self, MUTABLE_PLAYING, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
 
@@ -20,6 +21,10 @@ use crate::gst::property::{Property, PropertyTable, path_property, property, tex
 pub struct MatchSettings {
     pub gallery: Option<PathBuf>,
     pub options: MatchOptions,
+    /// What compares vectors with the gallery.
+    pub device: MatchDevice,
+    /// -1 takes the pipeline's.
+    pub cuda_device_id: i32,
     /// The name of a table of objects that cameras share; empty for none.
     pub identities: String,
     /// The name of the camera; empty for that of the element.
@@ -37,6 +42,8 @@ impl Default for MatchSettings {
         MatchSettings {
             gallery: None,
             options: MatchOptions::default(),
+            device: MatchDevice::default(),
+            cuda_device_id: -1,
             identities: String::new(),
             camera: String::new(),
             identity: IdentityOptions::default(),
@@ -87,6 +94,9 @@ pub static PROPERTIES: LazyLock<PropertyTable<MatchSettings>> = LazyLock::new(||
     )];
     properties
         .extend(options::properties(&SETTINGS, MUTABLE_PLAYING, |settings: &mut MatchSettings| &mut settings.options));
+    let device = Setting { spec: &DEVICE, field: |settings: &mut MatchSettings| &mut settings.device };
+    properties.push(options::property(&device, MUTABLE_READY, |settings| settings));
+    properties.push(property!(cuda::device_id_property(), cuda_device_id));
     properties.push(text_property!(
         glib::ParamSpecString::builder("identities")
             .nick("Identities")

@@ -106,6 +106,15 @@ impl CudaContextSlot {
         Ok(self.put(context))
     }
 
+    /// The context that others work in on the GPU of the element's pipeline, if they do. None is made, and nobody is asked for one.
+    pub fn find(&self, element: &impl IsA<gst::Element>, device: i32) -> Option<Context> {
+        if let Some(context) = self.in_use(device).or_else(|| self.offered(device)) {
+            return Some(context);
+        }
+        let device = if device < 0 { device_before(element.upcast_ref()).unwrap_or(0) } else { device };
+        registry::find(device).or_else(|| Context::primary_in_use(device))
+    }
+
     fn in_use(&self, device: i32) -> Option<Context> {
         let state = self.state();
         state.context.clone().filter(|context| state.is_in_use && fits(context, device))
