@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtmatch: names for the vectors of objects, by a gallery that may change; metas only.
 
+mod gpu_match;
 mod identities;
 
 use std::path::{Path, PathBuf};

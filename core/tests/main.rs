@@ -13,6 +13,7 @@ mod kserve_server;
 mod server_memory;
 
 mod gpu_boxes;
+mod gpu_gallery;
 mod gpu_maps;
 mod gpu_motion;
 mod gpu_pixels;

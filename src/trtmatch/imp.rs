@@ -177,7 +177,11 @@ impl MetaFilter for TrtMatch {
             match settings.device {
                 MatchDevice::Auto => names.seek_gpu(),
                 MatchDevice::Cpu => {}
-                MatchDevice::Cuda => names.use_gpu(&self.cuda.ensure(&*self.obj(), settings.cuda_device_id)?),
+                MatchDevice::Cuda => {
+                    let context = self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
+                    names
+                        .use_gpu(&context.map_err(|error| error.and_remedy("With device=cpu, trtmatch needs no GPU"))?);
+                }
             }
         }
         if let Some(warning) = settings.without_effect() {

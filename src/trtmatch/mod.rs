@@ -13,7 +13,7 @@
 //!
 //! Of objects with ids the looks at them vote. The file of the gallery is read again by a thread of its own when it changes.
 //!
-//! * `names`: names by a gallery. `identities`: ids by a table, which elements of a process share by its name: `sharing`.
+//! * `names`: names by a gallery, on the CPU or, where that pays, on a GPU. `identities`: ids by a table, which elements of a process share by its name: `sharing`.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms draw=false ! trttrack ! trtpreprocess regions=objects object-classes=person ! trtinfer model-file=reid.onnx ! trtnms layout=embed ! trtmatch gallery=people.jsonl ! trtoverlay ! videoconvert ! autovideosink
@@ -24,6 +24,8 @@ mod imp;
 mod names;
 mod settings;
 pub mod sharing;
+#[cfg(test)]
+mod tests;
 
 use gst::glib;
 use gst::prelude::*;

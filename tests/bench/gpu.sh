@@ -35,6 +35,7 @@
 #               which are in GPU memory already, or are to be decoded; 1 and 4 streams   (PYTHON needs the package sahi, too)
 #   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
 #   preprocess  the letterbox against PyTorch and CV-CUDA
+#   gallery     the objects of a frame compared with galleries of up to 100,000 vectors, next to a copy of that memory within the GPU
 #   soak        streams that join and leave, for SOAK seconds of each of KINDS
 #   bars        measures nothing; judges what was measured before, as every call does at its end
 #
@@ -436,6 +437,10 @@ row_preprocess() {
     rival preprocess tests/bench/torch_chain.py preprocess --repeats "$REPEATS"
 }
 
+row_gallery() {
+    bench gallery gpu_gallery && grep '^{' "$OUT/gallery.log" >"$OUT/gallery.jsonl"
+}
+
 row_soak() {
     local properties kind each models passed second
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
@@ -464,7 +469,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap prompts serve torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap prompts serve torch sahi nms preprocess gallery soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

@@ -21,6 +21,7 @@ SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE, REID, BYTES = 0.90, 0.97, 0.95, 16 << 10
 SWAP_GAP_MS, SWAP_MIB, PROMPT_MS = 100, 0, 5
 SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
+GALLERY_US = 100
 OF_SHARE_MS, OF_DECODER = {"0.5": 30, "0.95": 60, "0.99": 90}, 0.9
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
@@ -303,6 +304,18 @@ def preprocess(table, lines, folder):
             table.add(what, ours[line["frames"]], line["us"], line["us"] / ours[line["frames"]])
 
 
+def gallery(table, lines):
+    rows = of(lines, "gallery")
+    if not rows:
+        table.open("objects compared with a gallery")
+    for line in rows:
+        is_judged = (line["vectors"], line["dims"], line["objects"]) == (100_000, 512, 20)
+        what = f"{line['objects']} objects, gallery of {line['vectors']} vectors of {line['dims']}: "
+        table.add(what + "µs on the GPU, and a copy of it there", line["gpu_us"], line["copy_us"], None,
+                  maximum=GALLERY_US if is_judged else None)
+        table.add(what + "µs from the call, and of a core", line["call_us"], line["cpu_ms"] * 1e3, line["call_us"] / (line["cpu_ms"] * 1e3))
+
+
 def serve(table, lines):
     rows = of(lines, "serve")
     if not rows:
@@ -382,6 +395,7 @@ def main():
     sahi(table, lines)
     nms(table, lines)
     preprocess(table, lines, folder)
+    gallery(table, lines)
     for line in of(lines, "soak"):
         table.add(f"soak, {line.get('kind', 'detect')}: {line['said']}", float(line["passed"]), None, None, minimum=1)
     for line in of(lines, "failed"):

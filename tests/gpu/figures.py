@@ -15,6 +15,7 @@
 #   python3 tests/gpu/figures.py preprocess GPU_KERNELS.txt NCU.csv
 #   python3 tests/gpu/figures.py sessions SESSION.txt
 #   python3 tests/gpu/figures.py memory MEMORY.txt
+#   python3 tests/gpu/figures.py gallery GALLERY.txt
 #
 # NAME, CHAIN and BASE stand for two runs, NAME-SHORT.copies and NAME-LONG.copies, of so many frames, so that what only the start
 # costs falls out; tests/gpu/copies.c wrote them. Prints one line. Exit status: 0, or 1 where the row's bar is missed.
@@ -160,8 +161,16 @@ def memory(bench):
     return pools <= 200 and auto <= faster * 1.1
 
 
+def gallery(bench):
+    rows = [json.loads(line) for line in read(bench).splitlines() if line.startswith("{")]
+    row = next(row for row in rows if (row["vectors"], row["dims"], row["objects"]) == (100_000, 512, 20))
+    print(f"{row['gpu_us']:.1f} µs on the GPU, {row['call_us']:.0f} µs from the call, {row['cpu_ms']:.1f} ms of a core; a copy of the gallery "
+          f"within the GPU {row['copy_us']:.1f} µs; two events are {row['events_us']:.1f} µs apart, {row['idle_us']:.1f} with a kernel that does nothing")
+    return row["gpu_us"] <= 100
+
+
 ROWS = {"per-frame": per_frame, "known": known, "download": download, "launches": launches, "mapped": mapped,
-        "preprocess": preprocess, "sessions": sessions, "memory": memory}
+        "preprocess": preprocess, "sessions": sessions, "memory": memory, "gallery": gallery}
 
 if __name__ == "__main__":
     sys.exit(not ROWS[sys.argv[1]](*sys.argv[2:]))

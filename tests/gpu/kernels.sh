@@ -29,6 +29,21 @@ row_kernels() {
         python3 tests/bench/gpu_tasks.py "$WORK/bench_gpu_nms"
 }
 
+gallery_bars() {
+    "$1" "$WORK/bench_gpu_gallery" | tee "$WORK/gallery.txt"
+    figures gallery "$WORK/gallery.txt"
+}
+
+row_gallery() {
+    local gst
+    judge "names of a gallery" "${GSTREAMERS%% *}" "those of the CPU" run_test "${GSTREAMERS%% *}" "$WORK/core" gpu_gallery::
+    for gst in $GSTREAMERS; do
+        judge "trtmatch on the GPU" "$gst" "the names of the CPU" run_test "$gst" "$WORK/elements" gpu_match::
+    done
+    judge "20 objects, 100,000 vectors of 512" "${GSTREAMERS%% *}" "≤ 100 µs" gallery_bars "${GSTREAMERS%% *}"
+    sed '/^{/d; s/^/      /' "$WORK/gallery.txt"
+}
+
 # Its bars are for an engine file, whose run by itself is the last line.
 library_bars() {
     local words

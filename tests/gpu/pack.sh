@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
 TESTS=(elements core)
-BENCHES=(gpu_nms gpu_kernels gpu_chain streams swap soak session memory)
+BENCHES=(gpu_nms gpu_kernels gpu_gallery gpu_chain streams swap soak session memory)
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # Copies the programs that cargo's messages name, without what only debuggers read: KIND of target -> prefix of the file.

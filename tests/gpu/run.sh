@@ -35,6 +35,7 @@
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
 #   kernels     preprocessing, decoding and suppression: times
+#   gallery     names of a gallery: those of the CPU, bit by bit; times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
 #   regular     host tensors in and out against zero-copy, same engine   (needs TensorRT with its builder)
@@ -541,7 +542,7 @@ row_gpus() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches rectangles clips units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize sanitize_elements)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches rectangles clips units chain download program serve outputs kserve dead endure gpus start zoo kernels gallery library tensors regular memcheck sanitize sanitize_elements)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

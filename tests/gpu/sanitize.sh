@@ -57,7 +57,7 @@ row_sanitize() {
     local tool test some
     command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
     # They take a minute or more each, and no time is measured while they run.
-    for test in gpu_boxes gpu_pixels; do
+    for test in gpu_boxes gpu_pixels gpu_gallery; do
         for tool in memcheck racecheck initcheck; do
             some=("$test::")
             [ "$tool" != racecheck ] || [ -z "${RACECHECK:-}" ] || read -ra some <<<"$RACECHECK"
