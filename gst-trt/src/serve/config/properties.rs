@@ -56,7 +56,7 @@ impl ConfiguredElement for PrivacyElement {
 impl ConfiguredElement for MatchElement {
     const FACTORY: &'static str = "trtmatch";
     // What is for ids over cameras is in [identities].
-    const ONLY: &'static [&'static str] = &["gallery", "threshold", "margin", "top-k"];
+    const ONLY: &'static [&'static str] = &["gallery", "threshold", "margin", "top-k", "device"];
 }
 
 /// Values by name, as the texts that GStreamer reads.
