@@ -41,6 +41,7 @@ kernels! {
     MATCH = "match",
     MOTION = "motion",
     NMS = "nms",
+    NORMALISE = "normalise",
     OVERLAY = "overlay",
     PLAN = "plan",
     PREPROCESS = "preprocess",

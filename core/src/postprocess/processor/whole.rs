@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Results of whole pictures: their classes, orientation, vectors and texts, and the score of an anomaly.
 
+use std::sync::Arc;
+
 use super::{MOST_SCORE, Postprocessor, fence_of_another_stream};
+use crate::cuda::driver::Stream;
 use crate::error::Result;
 use crate::postprocess::classify::{ClassSelection, RankedClass};
 use crate::postprocess::{ClipSpan, FoundText, PostprocessOptions, orientation};
-use crate::tensor::Tensors;
+use crate::tensor::{Tensor, Tensors};
 
 impl Postprocessor {
     /// What was found last is that of a clip from then to then.
@@ -55,17 +58,13 @@ impl Postprocessor {
         if self.decoder.format().is_score() {
             return self.take_scores(pictures, found);
         }
-        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
-        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
-            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
-            _ => None,
-        };
+        let outputs = self.first_outputs(pictures)?;
+        let stream = self.stream_of(pictures, &outputs)?;
         let Some(classifier) = &mut self.classifier else { return Ok(()) };
         let PostprocessOptions { class_scores, top_k, .. } = self.options;
         let selection = ClassSelection { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
         match stream {
             Some(stream) => {
-                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
                 classifier.find_on(&stream, &outputs, &selection, found)?;
             }
             None => {
@@ -75,6 +74,20 @@ impl Postprocessor {
         }
         self.not_finite += classifier.take_not_finite();
         Ok(())
+    }
+
+    /// The one output that is read of each picture.
+    fn first_outputs<'a>(&self, pictures: &[&'a Tensors]) -> Result<Vec<&'a Tensor>> {
+        pictures.iter().map(|&tensors| Ok(self.decoder.pick(tensors)?[0])).collect()
+    }
+
+    /// The stream on which outputs in GPU memory are read, and on which they are there.
+    fn stream_of(&mut self, pictures: &[&Tensors], outputs: &[&Tensor]) -> Result<Option<Arc<Stream>>> {
+        let memory = outputs.first().and_then(|output| output.device());
+        let (Some(tensors), Some(memory)) = (pictures.first(), memory) else { return Ok(None) };
+        let stream = self.stream(tensors, memory.context())?;
+        stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
+        Ok(Some(stream))
     }
 
     /// Whether the model tells how lines of text are turned. It is a classifier.
@@ -88,17 +101,26 @@ impl Postprocessor {
         orientation::degrees(label)
     }
 
-    /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none.
+    /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none. If they
+    /// are in GPU memory, the host waits once for all of them.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
     pub fn embed(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<f32>>) -> Result<()> {
         found.clear();
-        let Some(reader) = &self.vectors else { return Ok(()) };
-        for tensors in pictures {
-            let output = self.decoder.pick(tensors)?[0];
+        if self.vectors.is_none() {
+            return Ok(());
+        }
+        let outputs = self.first_outputs(pictures)?;
+        let stream = self.stream_of(pictures, &outputs)?;
+        let Some(reader) = &mut self.vectors else { return Ok(()) };
+        if let Some(stream) = stream {
+            self.not_finite += reader.read_on(&stream, &outputs, found)?;
+            return Ok(());
+        }
+        for (tensors, output) in pictures.iter().zip(outputs) {
             tensors.wait()?;
-            let (vector, is_finite) = reader.read(output)?;
+            let (vector, is_finite) = reader.read(output);
             self.not_finite += usize::from(!is_finite);
             found.push(vector);
         }
