@@ -91,10 +91,11 @@ fn the_cpu_takes_over_where_a_gpu_fails() {
     assert!(said.len() == 1 && said[0].contains("Free memory of the GPU"), "{said:?}");
 }
 
-/// A small gallery is not worth it, and others none where nobody works on a GPU.
+/// Though others work on one.
 #[test]
-fn a_gpu_takes_what_pays() {
-    let Some(_fakes) = Fakes::of(module_path!(), "a_gpu_takes_what_pays") else { return };
+fn a_small_gallery_is_not_worth_a_gpu() {
+    let Some(fakes) = Fakes::of(module_path!(), "a_small_gallery_is_not_worth_a_gpu") else { return };
+    let _context = fakes.context();
     for properties in ["", "device=auto", "device=cpu"] {
         let mut clip = Clip::new("match-gpu-none", properties);
         assert_eq!((clip.is_named(), clip.on_gpu()), (Ok(true), 0), "{properties}");

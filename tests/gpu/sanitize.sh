@@ -54,14 +54,20 @@ row_sanitize_elements() {
 }
 
 row_sanitize() {
-    local tool test some
+    local tool test program some
     command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
     # They take a minute or more each, and no time is measured while they run.
-    for test in gpu_boxes gpu_pixels gpu_gallery; do
+    for test in gpu_boxes gpu_pixels gpu_gallery vectors_on_a_gpu; do
+        program=core
+        # Of the library's own tests.
+        [ "$test" != vectors_on_a_gpu ] || program=gsttrt_core
         for tool in memcheck racecheck initcheck; do
             some=("$test::")
-            [ "$tool" != racecheck ] || [ -z "${RACECHECK:-}" ] || read -ra some <<<"$RACECHECK"
-            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/core" --test-threads 1 "${some[@]}" &
+            [ "$program" = core ] || some=("$test")
+            case $tool-$test in
+                racecheck-gpu_boxes | racecheck-gpu_pixels) [ -z "${RACECHECK:-}" ] || read -ra some <<<"$RACECHECK" ;;
+            esac
+            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$program" --test-threads 1 "${some[@]}" &
         done
     done
     for tool in memcheck racecheck initcheck; do

@@ -51,8 +51,9 @@ pub struct Gallery {
     owners: Vec<u32>,
     /// The vectors one after the other, of the length 1.
     vectors: Vec<Lanes>,
-    /// Of many vectors.
+    /// In bytes, of many vectors.
     coarse: Option<CoarseCopy>,
+    /// A copy of them.
     on_gpu: OnceLock<DeviceGallery>,
 }
 
