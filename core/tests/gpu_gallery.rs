@@ -137,7 +137,7 @@ fn equals_come_in_the_order_of_the_gallery() {
     let Some(context) = gpu::context() else { return };
     let mut matcher = DeviceMatcher::new(&context).unwrap();
     let look = vec![1.0, 0.0, 0.0];
-    let vectors = (0..10_000).map(|at| vec![1.0, [0.0, 1e-4, 2e-4][at % 3], [0.0, 1e-4][at % 2]]);
+    let vectors = (0..10_000usize).map(|at| vec![1.0, [0.0, 1e-4, 2e-4][at % 3], [0.0, 1e-4][at % 2]]);
     let entries = vectors.enumerate().map(|(at, vector)| GalleryEntry { name: at.to_string(), vector });
     let gallery = Gallery::new(entries);
     gallery.upload(&context).unwrap();

@@ -312,7 +312,7 @@ impl DeviceMatcher {
         let is_too_small =
             |buffers: &MatchBuffers| buffers.bytes.iter().zip(&needed).any(|(bytes, needed)| bytes < needed);
         if buffers.as_ref().is_none_or(is_too_small) {
-            // Frees its memory before more is allocated.
+            // Its memory is given back before more is taken.
             let former: MatchSizes = buffers.take().map(|buffers| buffers.bytes).unwrap_or_default();
             let bytes = std::array::from_fn(|at| needed[at].max(former[at]));
             *buffers = Some(MatchBuffers::new(pool, stream, bytes)?);
