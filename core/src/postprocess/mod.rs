@@ -21,6 +21,7 @@ mod results;
 pub mod suppress;
 mod text;
 mod text_boxes;
+mod text_rect;
 mod vectors;
 
 pub use classes::{KnownClasses, read_class_thresholds};

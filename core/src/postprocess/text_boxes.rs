@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Rotated boxes of texts, from a map of probabilities, on the host: as PP-OCR makes them of DBNet's map.
 //!
-//! Pixels above a threshold that touch, also at corners, are a region. Around its pixels lies the rectangle of the smallest area. Its
-//! score is the mean probability inside. As the network is trained on shrunk texts, the rectangle grows on each side by its area times
-//! a factor, divided by its perimeter. PP-OCR offsets the rectangle as a polygon with round corners by the same distance, and takes the
-//! rectangle around that, which is the same.
+//! Pixels above a threshold that touch, also at corners, are a region. Around its pixels lies a [rectangle](super::text_rect). Its score
+//! is the mean probability inside. As the network is trained on shrunk texts, the rectangle grows.
+//!
+//! PP-OCR counts from the middle of the first pixel, and takes such places for pixels of the frame. So do we: a box is half a pixel
+//! higher and further to the left than the pixels of its region, times the scale of the frame.
 
 use super::text::{host_copy, take_floats};
+use super::text_rect::TextRect;
 use crate::error::Result;
 use crate::heads::{Decoder, Thresholds};
 use crate::image::Candidate;
-use crate::image::geometry::BBox;
 use crate::memory::Pool;
 use crate::tensor::Tensor;
 
@@ -57,15 +58,6 @@ struct TextRegion {
     next: Vec<[usize; 2]>,
 }
 
-/// A rectangle around its centre, whose width lies along a direction of the length 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct TextRect {
-    center: [f64; 2],
-    width: f64,
-    height: f64,
-    along: [f64; 2],
-}
-
 impl TextBoxFinder {
     /// `None` for models of other results. `input` is width and height of the model's input.
     pub fn new(decoder: &Decoder, input: (u32, u32)) -> Option<Self> {
@@ -94,6 +86,8 @@ impl TextBoxFinder {
         if rules.dilates {
             dilate(&mut self.is_open, width);
         }
+        // As it was written: 1.6 is no number of 32 bits.
+        let growth = (f64::from(rules.growth) * 1e6).round() / 1e6;
         let mut row = 0;
         for start in 0..width * height {
             if !self.is_open[start] {
@@ -103,8 +97,10 @@ impl TextBoxFinder {
             let rect = self.region.rect().filter(|rect| rect.shorter_side() >= LEAST_SIDE);
             let Some(rect) = rect else { continue };
             let score = rect.mean(&self.values, (width, height));
-            let grown = rect.grown(rules.growth.into());
-            if score >= thresholds.of(0) && grown.shorter_side() >= LEAST_SIDE + 2.0 {
+            if score < thresholds.of(0) {
+                continue;
+            }
+            if let Some(grown) = rect.grown(growth).filter(|grown| grown.shorter_side() >= LEAST_SIDE + 2.0) {
                 out.push(grown.candidate(self.scale, score, row));
                 row += 1;
             }
@@ -139,13 +135,13 @@ impl TextRegion {
         }
     }
 
-    /// The rectangle of the smallest area around the middles of its pixels; `None` where these lie on a line.
+    /// The rectangle of the smallest area around its pixels; `None` where these lie on a line.
     fn rect(&self) -> Option<TextRect> {
-        let point = |x: usize, row: usize| [x as f64 + 0.5, (self.top + row) as f64 + 0.5];
+        let point = |x: usize, row: usize| [x as f64, (self.top + row) as f64];
         let ends = self.rows.iter().enumerate();
         let points: Vec<[f64; 2]> =
             ends.flat_map(|(row, &[first, last])| [point(first, row), point(last, row)]).collect();
-        smallest_rect(&hull(&points))
+        TextRect::around(&points)
     }
 }
 
@@ -156,103 +152,6 @@ fn dilate(is_open: &mut [bool], width: usize) {
         let (left, above) = (!at.is_multiple_of(width), at >= width);
         is_open[at] |=
             left && is_open[at - 1] || above && is_open[at - width] || left && above && is_open[at - width - 1];
-    }
-}
-
-/// Whether the way from a by b to c turns: above 0 to one side, below 0 to the other.
-fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
-    (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-}
-
-/// The corners of the smallest convex polygon around points in the order of their rows, and in each row from the left.
-fn hull(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
-    let mut corners = half_hull(points.iter().copied());
-    corners.extend(half_hull(points.iter().rev().copied()));
-    corners
-}
-
-/// Those of one side, from the first point to before the last.
-fn half_hull(points: impl Iterator<Item = [f64; 2]>) -> Vec<[f64; 2]> {
-    let mut corners: Vec<[f64; 2]> = Vec::new();
-    for point in points {
-        while let [.., a, b] = corners[..]
-            && turn(a, b, point) <= 0.0
-        {
-            corners.pop();
-        }
-        corners.push(point);
-    }
-    corners.pop();
-    corners
-}
-
-/// The rectangle of the smallest area around a convex polygon: one of its sides lies along a side of that. `None` without an area.
-fn smallest_rect(hull: &[[f64; 2]]) -> Option<TextRect> {
-    let sides = hull.iter().zip(hull.iter().cycle().skip(1));
-    let rects = sides.filter_map(|(a, b)| {
-        let (x, y) = (b[0] - a[0], b[1] - a[1]);
-        let length = x.hypot(y);
-        let along = [x / length, y / length];
-        let range = |direction: [f64; 2]| {
-            let places = hull.iter().map(|point| point[0] * direction[0] + point[1] * direction[1]);
-            places.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], at| [least.min(at), most.max(at)])
-        };
-        let ([left, right], [top, bottom]) = (range(along), range([-along[1], along[0]]));
-        let (middle, down) = ((left + right) / 2.0, (top + bottom) / 2.0);
-        let center = [middle * along[0] - down * along[1], middle * along[1] + down * along[0]];
-        (length > 0.0).then_some(TextRect { center, width: right - left, height: bottom - top, along })
-    });
-    rects.min_by(|a, b| a.area().total_cmp(&b.area())).filter(|rect| rect.area() > 0.0)
-}
-
-impl TextRect {
-    fn area(&self) -> f64 {
-        self.width * self.height
-    }
-
-    fn shorter_side(&self) -> f64 {
-        self.width.min(self.height)
-    }
-
-    /// The mean of the pixels of a map whose middles lie in it. Those that are not finite count as 0.
-    fn mean(&self, map: &[f32], (width, height): (usize, usize)) -> f32 {
-        const ROUNDING: f64 = 1e-6;
-        let [x, y] = self.center;
-        let [cos, sin] = self.along.map(f64::abs);
-        let (half_width, half_height) = (self.width / 2.0 + ROUNDING, self.height / 2.0 + ROUNDING);
-        let (across, down) = (half_width * cos + half_height * sin, half_width * sin + half_height * cos);
-        // Rows and columns with a pixel in it, and some more.
-        let range = |middle: f64, half: f64, side: usize| {
-            ((middle - half).floor().max(0.0) as usize)..((middle + half).ceil() as usize).min(side)
-        };
-        let (mut sum, mut count) = (0.0, 0u32);
-        for row in range(y, down, height) {
-            for column in range(x, across, width) {
-                let (dx, dy) = (column as f64 + 0.5 - x, row as f64 + 0.5 - y);
-                let along = dx * self.along[0] + dy * self.along[1];
-                let beyond = dy * self.along[0] - dx * self.along[1];
-                if along.abs() <= half_width && beyond.abs() <= half_height {
-                    let value = f64::from(map[row * width + column]);
-                    sum += if value.is_finite() { value } else { 0.0 };
-                    count += 1;
-                }
-            }
-        }
-        if count == 0 { 0.0 } else { (sum / f64::from(count)) as f32 }
-    }
-
-    fn grown(&self, growth: f64) -> Self {
-        let by = self.area() * growth / (2.0 * (self.width + self.height));
-        TextRect { width: self.width + 2.0 * by, height: self.height + 2.0 * by, ..*self }
-    }
-
-    /// The same in pixels of the model's input. Its width is scaled as it is across, as those of other rotated boxes are.
-    fn candidate(&self, [across, down]: [f64; 2], score: f32, row: u32) -> Candidate {
-        let [x, y] = self.center;
-        let sizes = [x * across, y * down, self.width * across, self.height * down].map(|number| number as f32);
-        let [x, y, width, height] = sizes;
-        let angle = self.along[1].atan2(self.along[0]) as f32;
-        Candidate { bbox: BBox::from_center(x, y, width, height), score, class: 0, row, angle }
     }
 }
 
@@ -308,14 +207,14 @@ mod tests {
 
     #[test]
     fn upright_texts_grow_on_all_sides() {
-        // 41 x 11 pixels, whose middles are 40 x 10 apart: 400 · 1.5 / 100 = 6 on each side.
+        // 41 x 11 pixels, whose middles are 40 x 10 apart: 400 · 1.5 / 100 = 6 on each side. The first ones are 20 and 25.
         let values = map(&[([40.5, 30.5], 40.5, 10.5, 0.0)], 0.875);
         let (boxes, lost) = found(&values, SIDE as u32, USUAL_SCORE);
         assert_eq!((boxes.len(), boxes[0].score, lost), (1, 0.875, 0));
-        assert_near(&boxes[0], [40.5, 30.5, 52.0, 22.0, 0.0], 1e-4);
+        assert_near(&boxes[0], [40.0, 30.0, 52.0, 22.0, 0.0], 1e-4);
         // A map of a quarter of the input.
         let (boxes, _) = found(&values, 4 * SIDE as u32, USUAL_SCORE);
-        assert_near(&boxes[0], [162.0, 122.0, 208.0, 88.0, 0.0], 1e-3);
+        assert_near(&boxes[0], [160.0, 120.0, 208.0, 88.0, 0.0], 1e-3);
     }
 
     #[test]
@@ -326,10 +225,10 @@ mod tests {
             let RotatedBox { bbox, .. } = boxes[0].rotated().regular();
             [bbox.width(), bbox.height(), bbox.center().0, bbox.center().1].map(|number| (number * 64.0).round() / 64.0)
         };
-        assert_eq!(size_of(TextBoxRules { growth: 0.0, ..RULES }), [40.0, 10.0, 40.5, 30.5]);
-        assert_eq!(size_of(TextBoxRules { growth: 3.0, ..RULES }), [64.0, 34.0, 40.5, 30.5]);
+        assert_eq!(size_of(TextBoxRules { growth: 0.0, ..RULES }), [40.0, 10.0, 40.0, 30.0]);
+        assert_eq!(size_of(TextBoxRules { growth: 3.0, ..RULES }), [64.0, 34.0, 40.0, 30.0]);
         let dilated = TextBoxRules { growth: 0.0, dilates: true, ..RULES };
-        assert_eq!(size_of(dilated), [41.0, 11.0, 41.0, 31.0], "to the right and below");
+        assert_eq!(size_of(dilated), [41.0, 11.0, 40.5, 30.5], "to the right and below");
         // Two texts with a pixel between them are one then, and nothing crosses the right edge of the map.
         let apart = [([20.5, 20.5], 9.0, 9.0, 0.0), ([30.5, 20.5], 9.0, 9.0, 0.0), ([125.5, 60.5], 5.0, 5.0, 0.0)];
         let count = |rules: TextBoxRules| found_by(&rules, &map(&apart, 0.75), SIDE as u32, 0.1).0.len();
@@ -342,10 +241,10 @@ mod tests {
             let (boxes, _) = found(&map(&[([64.0, 64.0], 60.0, 14.0, angle)], 0.75), SIDE as u32, USUAL_SCORE);
             assert_eq!(boxes.len(), 1);
             let by = 60.0 * 14.0 * GROWTH / (2.0 * 74.0);
-            assert_near(&boxes[0], [64.0, 64.0, 60.0 + 2.0 * by, 14.0 + 2.0 * by, angle], 2.5);
+            assert_near(&boxes[0], [64.0, 64.0, 60.0 + 2.0 * by, 14.0 + 2.0 * by, angle], 3.0);
         }
         let (boxes, _) = found(&map(&[([64.0, 64.0], 60.0, 14.0, -0.5)], 0.75), SIDE as u32, USUAL_SCORE);
-        assert!((boxes[0].rotated().regular().angle - (FRAC_PI_2 - 0.5) as f32).abs() < 0.05, "{boxes:?}");
+        assert!((boxes[0].rotated().regular().angle - (FRAC_PI_2 - 0.5) as f32).abs() < 0.08, "{boxes:?}");
     }
 
     #[test]
