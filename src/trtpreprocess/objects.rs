@@ -199,7 +199,7 @@ fn object(found: &MetaObjects, number: usize, input: Option<usize>) -> ObjectReg
 /// What is cut out of the frame of an object with that box.
 fn crop(found: &MetaObjects, number: usize, bbox: &BBox, options: &ObjectOptions, frame: &BBox) -> Crop {
     let source = padded(bbox, options.padding, frame);
-    let shape = options.shape(&found.annotations[number]);
+    let shape = options.shape(&found.annotations[number], frame);
     Crop { shape, is_turned: found.turned[number], ..Crop::from(source) }
 }
 
@@ -214,7 +214,7 @@ impl ObjectOptions {
     }
 
     /// What an object is cut by in place of the rectangle around it.
-    fn shape(&self, annotation: &Annotation) -> Option<CropShape> {
+    fn shape(&self, annotation: &Annotation, frame: &BBox) -> Option<CropShape> {
         match self.align {
             Align::None => None,
             Align::Face => annotation.keypoints.as_ref().and_then(FaceLandmarks::of).map(CropShape::Face),
@@ -222,7 +222,7 @@ impl ObjectOptions {
                 let BBox { x1, y1, x2, y2 } = annotation.bbox;
                 let corners = annotation.corners.unwrap_or([[x2, y2], [x2, y1], [x1, y1], [x1, y2]]);
                 let corners = spread(&corners, self.padding);
-                Some(if self.align == Align::Box { CropShape::Box(corners) } else { CropShape::Line(corners) })
+                Some(if self.align == Align::Box { CropShape::Box(corners) } else { CropShape::line(&corners, frame) })
             }
         }
     }

@@ -2,7 +2,11 @@
 //! Objects that are turned upright. Faces are laid upon each other by their landmarks: turned and scaled until eyes, nose and mouth are
 //! where models of faces were trained to see them. Rotated boxes are laid with their longer side across.
 
-use super::geometry::Rect;
+mod line;
+
+use line::LineSides;
+
+use super::geometry::{BBox, Rect};
 use super::keypoints::ObjectKeypoints;
 use super::rotated::Corners;
 use super::transform::InputSpec;
@@ -76,7 +80,7 @@ pub enum CropShape {
     Face(FaceLandmarks),
     /// A box that may be rotated, by its corners in pixels of the frame.
     Box(Corners),
-    /// The same with a line of text in it, which is as high as the tensor.
+    /// The same with a line of text in it, which is as high as the tensor. Of [`CropShape::line`] the corners are whole pixels.
     Line(Corners),
 }
 
@@ -112,6 +116,20 @@ impl Crop {
 }
 
 impl CropShape {
+    /// The line of text with these corners in a frame, on whole pixels inside it, as PP-OCR takes them.
+    pub fn line(corners: &Corners, frame: &BBox) -> Self {
+        CropShape::Line(line::on_pixels(corners, frame))
+    }
+
+    /// How many columns a box needs for each row of its tensor, to keep its aspect.
+    pub fn aspect(&self) -> Option<f64> {
+        match self {
+            CropShape::Box(corners) => TextSides::of(corners).map(|sides| sides.length / sides.down),
+            CropShape::Line(corners) => LineSides::of(corners).map(|sides| sides.aspect()),
+            CropShape::Face(_) => None,
+        }
+    }
+
     /// Of a box.
     pub fn corners(&self) -> Option<&Corners> {
         match self {
@@ -169,18 +187,12 @@ impl Alignment {
     /// its upper left. A text reads from left to right then, or from top to bottom where the box stands upright. `None` where the box
     /// is smaller than a pixel, or is none. One that `is_turned` is upside down, and so reads the other way.
     pub fn of_box(corners: &Corners, size: (u32, u32), is_turned: bool) -> Option<Self> {
-        TextSides::of(corners)?.lie_in(size, is_turned, false)
+        TextSides::of(corners)?.lie_in(size, is_turned)
     }
 
     /// The same for a line of text, which is always as high as the tensor. A line that is longer is squeezed, as PP-OCR does.
     pub fn of_line(corners: &Corners, size: (u32, u32), is_turned: bool) -> Option<Self> {
-        TextSides::of(corners)?.lie_in(size, is_turned, true)
-    }
-
-    /// How many columns such a box needs in a tensor that has so many rows, to keep its aspect.
-    pub fn columns_of_box(corners: &Corners, rows: u32) -> Option<u32> {
-        let TextSides { length, down, .. } = TextSides::of(corners)?;
-        Some(((length / down * f64::from(rows)).ceil() as u32).max(1))
+        LineSides::of(corners)?.lie_in(size, is_turned)
     }
 
     /// `None` where `f32` does not hold the numbers.
@@ -230,19 +242,17 @@ impl TextSides {
         Some(TextSides { middle, across, length, down })
     }
 
-    /// In a tensor of that width and height, turned upside down or not, with its aspect or as high as the tensor.
-    fn lie_in(&self, (width, height): (u32, u32), is_turned: bool, is_squeezed: bool) -> Option<Alignment> {
+    /// In a tensor of that width and height, turned upside down or not.
+    fn lie_in(&self, (width, height): (u32, u32), is_turned: bool) -> Option<Alignment> {
         let TextSides { middle, across, length, down } = *self;
         let [x, y] = if is_turned { across.map(|along| -along) } else { across };
-        let step_down = down / f64::from(height);
-        let step = (length / f64::from(width)).max(step_down);
-        let step_down = if is_squeezed { step_down } else { step };
-        let pixels = |side: f64, step: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
+        let step = (length / f64::from(width)).max(down / f64::from(height));
+        let pixels = |side: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
         // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
-        let (along, below) = ((step - length) / 2.0, (step_down - down) / 2.0);
+        let (along, below) = ((step - length) / 2.0, (step - down) / 2.0);
         let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
-        let extent = [pixels(length, step, width), pixels(down, step_down, height)];
-        Alignment::new([x * step, y * step], [-y * step_down, x * step_down], origin, extent)
+        let extent = [pixels(length, width), pixels(down, height)];
+        Alignment::new([x * step, y * step], [-y * step, x * step], origin, extent)
     }
 }
 
@@ -293,7 +303,6 @@ mod tests {
 
     #[test]
     fn boxes_lie_with_their_longer_side_across() {
-        use crate::image::geometry::BBox;
         use crate::image::rotated::RotatedBox;
         use std::f32::consts::{FRAC_PI_2, FRAC_PI_6};
         let of = |width: f32, height: f32, angle: f32, size| {
@@ -333,7 +342,6 @@ mod tests {
 
     #[test]
     fn lines_that_are_longer_than_the_tensor_are_squeezed() {
-        use crate::image::geometry::BBox;
         use crate::image::rotated::RotatedBox;
         let bbox = BBox::from_center(100.0, 50.0, 80.0, 10.0);
         let corners = RotatedBox { bbox, angle: 0.0 }.corners();
@@ -353,7 +361,6 @@ mod tests {
 
     #[test]
     fn boxes_that_are_upside_down_read_from_the_other_end() {
-        use crate::image::geometry::BBox;
         use crate::image::rotated::RotatedBox;
         for (width, height, angle) in [(40.0, 20.0, 0.0), (40.0, 20.0, 0.5), (20.0, 40.0, 0.0), (20.0, 40.0, 0.25)] {
             let corners = RotatedBox { bbox: BBox::from_center(100.0, 50.0, width, height), angle }.corners();

@@ -4,7 +4,7 @@
 //! A line is as high as the tensor and keeps its aspect, so a long one needs a wide tensor. Pictures of one width are run together, so
 //! lines of similar widths take that of the widest of them: they are padded by a quarter at most.
 
-use super::align::{Alignment, Crop};
+use super::align::Crop;
 use super::transform::InputSpec;
 
 /// Gives each box of a frame its width, where the model takes several.
@@ -14,8 +14,8 @@ pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
     }
     let (_, height, _) = spec.chw();
     let width_of = |crop: &Crop| {
-        let corners = crop.shape.as_ref()?.corners()?;
-        Some(spec.width_for(Alignment::columns_of_box(corners, height as u32)?))
+        let columns = height as f64 * crop.shape.as_ref()?.aspect()?;
+        Some(spec.width_for(columns.ceil() as u32))
     };
     let mut wanted: Vec<(u32, usize)> =
         crops.iter().enumerate().filter_map(|(at, crop)| Some((width_of(crop)?, at))).collect();
