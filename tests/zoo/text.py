@@ -2,10 +2,14 @@
 # Reads rendered lines of text with RapidOCR and with our elements, and compares texts and speeds. Run by text.sh.
 #
 #   python tests/zoo/text.py [--pictures 200] [--backend onnxruntime] [--det FILE --cls FILE --rec FILE] [--show]
+#   python tests/zoo/text.py --folder FOLDER [--fit] [...]     the pictures in a folder, and their texts alone
 #
 # Both have the same files and settings; ours are read from RapidOCR's configuration, as docs/tasks/text.md has them. Pictures have a size
 # that both detectors take as it is. Frames are in memory or in raw files, so that no decoder counts. RapidOCR's time is that of its calls;
 # ours is from the results of the first frame to those of the last one.
+#
+# Pictures of a folder have any size. The detector has the input that RapidOCR gives it; RapidOCR stretches a picture to that, and our
+# elements keep its aspect. With --fit pictures are scaled to that size before both see them.
 import argparse
 import json
 import os
@@ -25,6 +29,7 @@ WIDTH, HEIGHT = 1280, 736  # multiples of 32, the shorter side that RapidOCR lea
 ROWS = 5  # lines of a picture
 SEED = 2026
 EQUAL, FASTER = 0.99, 2.0  # the bars
+LONGEST = 4096  # the longer side of a detector's input
 WORDS = """ability bridge camera dwell engine frame gallery harbour inlet jacket kernel ladder market number object plate quiet
 river signal tensor upper vector window yellow zone North South East West Gate Exit Platform Room Open Closed Total Price Invoice""".split()
 OPENCV_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TRIPLEX)
@@ -126,13 +131,51 @@ def model_files(asked):
     return {kind: found[0] for kind, found in files.items()}
 
 
-def read_by_rapidocr(files, frames, threads):
-    """The lines of each frame, frames per second, and the settings."""
+def engine_of(files, threads):
+    """RapidOCR with these files."""
     from rapidocr import RapidOCR
 
     params = {f"{kind.capitalize()}.model_path": str(file) for kind, file in files.items()}
     params["EngineConfig.onnxruntime.intra_op_num_threads"] = threads
-    engine = RapidOCR(params=params)
+    return RapidOCR(params=params)
+
+
+def detector_size(frame, det):
+    """Width and height of the input that RapidOCR gives its detector for a frame."""
+    if det.limit_type != "min":
+        sys.exit(f"zoo: limit_type of RapidOCR is {det.limit_type!r}, and this script knows 'min' alone")
+    height, width = frame.shape[:2]
+    factor = max(det.limit_side_len / min(width, height), 1.0)
+    return tuple(round(int(side * factor) / 32) * 32 for side in (width, height))
+
+
+def left_out(frame, cfg):
+    """Why a picture is not compared, if so."""
+    height, width = frame.shape[:2]
+    if max(width, height) > cfg.Global.max_side_len:
+        return f"it is larger than {cfg.Global.max_side_len} pixels, and RapidOCR makes it smaller first"
+    if height <= cfg.Global.min_height or width / height > cfg.Global.width_height_ratio:
+        return "it is a line of its own, and RapidOCR pads it first"
+    if max(detector_size(frame, cfg.Det)) > LONGEST:
+        return f"it is so narrow that the input of the detector is longer than {LONGEST} pixels"
+    return None
+
+
+def pictures_of(folder, cfg, fits):
+    """The pictures of a folder by their names, as BGR. What is left out is said."""
+    frames = {}
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
+        frame = cv2.imread(str(file), cv2.IMREAD_COLOR)
+        why = "it is no picture that OpenCV reads" if frame is None else left_out(frame, cfg)
+        if why:
+            print(f"zoo: {file.name} is left out: {why}")
+            continue
+        frames[file.name] = cv2.resize(frame, detector_size(frame, cfg.Det)) if fits else frame
+    return frames
+
+
+def read_by_rapidocr(engine, frames):
+    """The lines of each frame, and frames per second."""
     engine(frames[0])  # the first call makes ready
     lines, took = [], 0.0
     for frame in frames:
@@ -142,7 +185,7 @@ def read_by_rapidocr(files, frames, threads):
         boxes, texts = getattr(found, "boxes", None), getattr(found, "txts", None)
         pairs = [] if boxes is None or texts is None else zip(np.asarray(boxes), texts)
         lines.append([Line((*box.min(axis=0), *box.max(axis=0)), text) for box, text in pairs])
-    return lines, len(frames) / took, engine.cfg
+    return lines, len(frames) / took
 
 
 def size(shape):
@@ -150,9 +193,10 @@ def size(shape):
     return f"{width}x{height}"
 
 
-def elements(files, cfg, backend, threads):
+def elements(files, cfg, backend, threads, frame):
     """Our part of the launch line, with RapidOCR's settings: a stage has a queue behind it, so that stages run at the same time."""
     det, cls, rec = cfg.Det, cfg.Cls, cfg.Rec
+    width, height = detector_size(frame, det)
     infer = f"backend={backend} threads={threads}"
     crops = "trtpreprocess regions=objects align=line min-object-size=4 max-objects=1000"
     means = ",".join(str(value) for value in det.mean)
@@ -162,7 +206,7 @@ def elements(files, cfg, backend, threads):
     return " ! ".join(
         [
             f"trtpreprocess mean={means} std={stds}",
-            f"trtinfer model-file={files['det']} input-size={WIDTH}x{HEIGHT} {infer}",
+            f"trtinfer model-file={files['det']} input-size={width}x{height} {infer}",
             f"trtnms layout=text-detect draw=false map-threshold={det.thresh} score-threshold={det.box_thresh} "
             f"unclip-ratio={det.unclip_ratio} use-dilation={dilation} max-detections={det.max_candidates}",
             queue,
@@ -178,14 +222,21 @@ def elements(files, cfg, backend, threads):
     )
 
 
+def raw(frame):
+    """The bytes of a frame in GStreamer's BGR, whose rows have a multiple of 4 bytes."""
+    rows = frame.reshape(frame.shape[0], -1)
+    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4))).tobytes()
+
+
 def read_by_us(files, frames, cfg, backend, threads, folder):
-    """The lines of each frame, and frames per second."""
+    """The lines of each frame, all of which have one size, and frames per second."""
     for number, frame in enumerate(frames):
-        (folder / f"{number:04}.bgr").write_bytes(frame.tobytes())
-    caps = f"video/x-raw,format=BGR,width={WIDTH},height={HEIGHT},framerate=30/1"
+        (folder / f"{number:04}.bgr").write_bytes(raw(frame))
+    height, width = frames[0].shape[:2]
+    caps = f"video/x-raw,format=BGR,width={width},height={height},framerate=30/1"
     source = f"multifilesrc location={folder}/%04d.bgr start-index=0 stop-index={len(frames) - 1} caps={caps}"
     sink = "trtpublish location=- add-empty-results=true max-queued=100000 ! fakesink sync=false"
-    line = f"{source} ! {elements(files, cfg, backend, threads)} ! {sink}"
+    line = f"{source} ! {elements(files, cfg, backend, threads, frames[0])} ! {sink}"
     command = ["gst-launch-1.0", "-q", *line.split()]
     lines, first, last = [], None, None
     # What it says goes into a file: a pipe that nobody reads meanwhile is full some time, and all wait.
@@ -216,10 +267,10 @@ def overlap(a, b):
     return both / max(sum(area) - both, 1e-9)
 
 
-def compare(theirs, ours, show):
+def compare(theirs, ours, names, show):
     """Lines that both have with the same text, and all lines that one of them has."""
     equal = total = 0
-    for number, (wanted, found) in enumerate(zip(theirs, ours)):
+    for name, wanted, found in zip(names, theirs, ours):
         rest = list(found)
         for line in wanted:
             total += 1
@@ -231,11 +282,11 @@ def compare(theirs, ours, show):
                 other = best.text
             equal += other == line.text
             if show and other != line.text:
-                print(f"  {number}: RapidOCR {line.text!r}, here {other!r}")
+                print(f"  {name}: RapidOCR {line.text!r}, here {other!r}")
         total += len(rest)
         if show:
             for line in rest:
-                print(f"  {number}: only here {line.text!r}")
+                print(f"  {name}: only here {line.text!r}")
     return equal, total
 
 
@@ -251,28 +302,61 @@ def right(read, written):
     return count
 
 
+def said_of(equal, total):
+    """The share of equal texts, which is printed."""
+    share = equal / max(total, 1)
+    print(f"zoo: equal texts {equal} of {total}, {100 * share:.2f} % (at least {100 * EQUAL:.0f} %)")
+    return share
+
+
+def compare_folder(asked, files, engine, threads):
+    """Whether enough lines of the pictures of a folder are equal. A pipeline reads each, as pictures have sizes of their own."""
+    frames = pictures_of(asked.folder, engine.cfg, asked.fit)
+    if not frames:
+        sys.exit(f"zoo: {asked.folder} has no picture to read")
+    theirs, _ = read_by_rapidocr(engine, list(frames.values()))
+    ours = []
+    for frame in frames.values():
+        with tempfile.TemporaryDirectory() as folder:
+            ours += read_by_us(files, [frame], engine.cfg, asked.backend, threads, Path(folder))[0]
+    equal, total = compare(theirs, ours, frames, asked.show)
+    print(f"zoo: {len(frames)} pictures of a folder, {sum(map(len, theirs))} lines by RapidOCR, {sum(map(len, ours))} here")
+    return said_of(equal, total) >= EQUAL and total > 0
+
+
+def compare_rendered(asked, files, engine, threads):
+    """Whether enough lines of rendered pictures are equal, and we are fast enough."""
+    frames, written = zip(*(picture(number) for number in range(asked.pictures)))
+    theirs, their_speed = read_by_rapidocr(engine, frames)
+    with tempfile.TemporaryDirectory() as folder:
+        ours, our_speed = read_by_us(files, frames, engine.cfg, asked.backend, threads, Path(folder))
+    equal, total = compare(theirs, ours, range(len(frames)), asked.show)
+    factor = our_speed / their_speed
+    print(f"zoo: {len(frames)} pictures, {sum(map(len, theirs))} lines by RapidOCR, {sum(map(len, ours))} here, on {threads} cores")
+    share = said_of(equal, total)
+    print(f"zoo: as it was written: RapidOCR {right(theirs, written)}, here {right(ours, written)} of {sum(map(len, written))}")
+    print(f"zoo: RapidOCR {their_speed:.2f} fps, here {our_speed:.2f} fps, {factor:.2f} times (at least {FASTER:.0f})")
+    return share >= EQUAL and factor >= FASTER and total > 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--folder", type=Path, help="read the pictures that are in it, in place of rendered ones")
+    parser.add_argument("--fit", action="store_true", help="with --folder: scale pictures to the detector's input first")
     parser.add_argument("--backend", default="onnxruntime")
     parser.add_argument("--show", action="store_true", help="the lines that differ")
     for kind in ("det", "cls", "rec"):
         parser.add_argument(f"--{kind}", type=Path, metavar="FILE")
     asked = parser.parse_args()
+    if asked.folder and not asked.folder.is_dir():
+        parser.error(f"--folder: {asked.folder} is no folder")
     threads = len(os.sched_getaffinity(0))
     cv2.setNumThreads(threads)
     files = model_files(asked)
-    frames, written = zip(*(picture(number) for number in range(asked.pictures)))
-    theirs, their_speed, cfg = read_by_rapidocr(files, frames, threads)
-    with tempfile.TemporaryDirectory() as folder:
-        ours, our_speed = read_by_us(files, frames, cfg, asked.backend, threads, Path(folder))
-    equal, total = compare(theirs, ours, asked.show)
-    share, factor = equal / max(total, 1), our_speed / their_speed
-    print(f"zoo: {len(frames)} pictures, {sum(map(len, theirs))} lines by RapidOCR, {sum(map(len, ours))} here, on {threads} cores")
-    print(f"zoo: equal texts {equal} of {total}, {100 * share:.2f} % (at least {100 * EQUAL:.0f} %)")
-    print(f"zoo: as it was written: RapidOCR {right(theirs, written)}, here {right(ours, written)} of {sum(map(len, written))}")
-    print(f"zoo: RapidOCR {their_speed:.2f} fps, here {our_speed:.2f} fps, {factor:.2f} times (at least {FASTER:.0f})")
-    sys.exit(0 if share >= EQUAL and factor >= FASTER and total > 0 else 1)
+    engine = engine_of(files, threads)
+    are_equal = (compare_folder if asked.folder else compare_rendered)(asked, files, engine, threads)
+    sys.exit(0 if are_equal else 1)
 
 
 if __name__ == "__main__":

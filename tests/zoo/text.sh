@@ -5,6 +5,7 @@
 # are less than twice as fast.
 #
 #   tests/zoo/text.sh [FOLDER [text.py options...]]     FOLDER: has libgsttrt.so, default target/release
+#   tests/zoo/text.sh target/release --folder pictures  the pictures in a folder of your own, and their texts alone
 #
 # Needs Python 3.11 or newer with venv, and gst-launch-1.0. The first run downloads about 150 MB of packages, and keeps them in
 # ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/zoo-text.
