@@ -181,7 +181,7 @@ fn texts_are_found_as_rotated_boxes() {
     };
     let found = corners_of("");
     assert!(found.len() == 1 && found[0].0 == "text", "{found:?}");
-    assert!(found[0].1 > 0.75 && (found[0].2 - 0.5).abs() < 0.06, "{found:?}");
+    assert!(found[0].1 > 0.75 && (found[0].2 - 0.5).abs() < 0.1, "{found:?}");
     assert_eq!(corners_of("score-threshold=0.9"), []);
     assert_eq!(corners_of("map-threshold=0.9"), []);
 }
@@ -196,6 +196,54 @@ fn rotated_texts_are_turned_and_read() {
     ));
     assert_eq!(texts(&line.push(frame())), [Some(("Hi".to_string(), 0.875))]);
     assert_eq!(line.said(), [""; 0]);
+}
+
+/// 100 rows of 100 texts, each of 4x4 pixels with 2 between them. The reader sees four of them, and the others are counted.
+#[test]
+fn ten_thousand_texts_are_found() {
+    let folder = scratch("text-many");
+    let is_text = |at: usize| at % 600 % 6 < 4 && at / 600 % 6 < 4;
+    let pixels: Vec<f32> = (0..600 * 600).map(|at| if is_text(at) { 0.875 } else { 0.0 }).collect();
+    let maps = Graph::new().input("images", F32, &["1", "3", "600", "600"]);
+    let maps = maps.constant("maps", &[1, 1, 600, 600], &pixels).save(&folder.join("maps.onnx"));
+    let reader = reader(&folder);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={maps} ! trtnms layout=text-detect draw=false max-detections=65536 \
+         ! trtpreprocess name=crops regions=objects align=line min-object-size=4 max-objects=4 \
+         ! trtinfer model-file={reader} ! trtnms"
+    ));
+    line.caps("RGB", 600, 600);
+    let found = texts(&line.push(grey(600 * 600 * 3)));
+    assert_eq!((found.len(), found.iter().flatten().count()), (10_000, 4));
+    let stats = line.by_name("crops").property::<gst::Structure>("stats");
+    assert_eq!(["objects", "left-out"].map(|name| stats.get::<u64>(name).unwrap()), [10_000, 9_996]);
+    assert_eq!(line.said(), [""; 0]);
+}
+
+/// Texts are hidden as objects of any class are.
+#[test]
+fn texts_are_hidden_by_their_label() {
+    let model = text_map(0.0).save(&scratch("text-hidden").join("maps.onnx"));
+    let noise = || (0..SIDE * SIDE).map(|at| (at * 89 % 239) as u8).collect::<Vec<u8>>();
+    // The first and the last column and row that are not as they were.
+    let changed = |properties: &str| {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={model} ! trtnms layout=text-detect draw=false ! trtoverlay draw=false {properties}"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        let buffer = line.push(gst::Buffer::from_mut_slice(noise()));
+        assert_eq!(line.said(), [""; 0], "{properties}");
+        let after = buffer.map_readable().unwrap().to_vec();
+        let differ = (0..SIDE * SIDE).zip(noise().into_iter().zip(after)).filter(|(_, (was, is))| was != is);
+        let (xs, ys): (Vec<u32>, Vec<u32>) = differ.map(|(at, _)| (at % SIDE, at / SIDE)).unzip();
+        let ends = |places: &[u32]| Some((*places.iter().min()?, *places.iter().max()?));
+        ends(&xs).zip(ends(&ys))
+    };
+    // The text has columns 12 to 51 and rows 28 to 35. Its box is 4.45 larger on each side, in whole pixels, and is hidden in pairs.
+    for properties in ["blur=text", "pixelate=text", "blur=*"] {
+        assert_eq!(changed(properties), Some(((8, 55), (24, 39))), "{properties}");
+    }
+    assert_eq!(changed(""), None);
 }
 
 /// The bytes of a weight.
