@@ -169,6 +169,10 @@ fn add_region(
 /// No id: 0 is one.
 pub const NO_PARENT: i32 = -1;
 
+/// GstAnalytics has a table of the relations of all pairs of its metadata, a byte each, which it makes again with every fifth of them: of
+/// ten thousand objects that would be 67 GB of memory written for a frame.
+const MOST_ANALYTICS: usize = 1000;
+
 /// Nothing where GStreamer has no analytics library.
 fn attach_analytics(
     buffer: &mut gst::BufferRef,
@@ -182,7 +186,7 @@ fn attach_analytics(
     let has_one = Relations::of(buffer).next().is_some();
     let relations = if has_one { RelationsMut::first(buffer) } else { RelationsMut::add(buffer) };
     let Some(mut relations) = relations else { return };
-    for (object, detection) in instances.boxes.iter().enumerate() {
+    for (object, detection) in instances.boxes.iter().enumerate().take(MOST_ANALYTICS) {
         let label = names.of(labels, detection.class);
         let rotated = instances.rotated_box(object);
         let detected = rotated.and_then(|rotated| relations.add_rotated(label, &rotated, detection.score));
