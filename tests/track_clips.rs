@@ -42,6 +42,8 @@ struct Stream {
     line: Line,
     /// Of the next frame.
     number: u64,
+    /// Width and height of the next frame.
+    size: u32,
 }
 
 impl Stream {
@@ -50,18 +52,25 @@ impl Stream {
             "trtpreprocess regions=objects {preprocess} ! trtinfer model-file={model} {infer} ! trtnms class-scores=probabilities \
              score-threshold=0 top-k=100 draw=false {nms}"
         ));
-        Stream { line, number: 0 }
+        Stream { line, number: 0, size: SIDE }
+    }
+
+    /// Frames are squares of that side from now on.
+    fn resize(&mut self, side: u32) {
+        self.line.caps("RGB", side, side);
+        self.size = side;
     }
 
     /// The next frame, with these objects.
     #[track_caller]
     fn push(&mut self, objects: &[Seen]) -> Vec<Known> {
-        let place = |quarter: u32| (quarter % 2 * HALF, quarter / 2 * HALF);
-        let mut pixels = vec![0u8; (SIDE * SIDE * 3) as usize];
+        let (side, half) = (self.size, self.size / 2);
+        let place = |quarter: u32| (quarter % 2 * half, quarter / 2 * half);
+        let mut pixels = vec![0u8; (side * side * 3) as usize];
         for &(_, quarter, brightness) in objects {
             let (left, top) = place(quarter);
-            for y in top..top + HALF {
-                pixels[((y * SIDE + left) * 3) as usize..][..(HALF * 3) as usize].fill(brightness);
+            for y in top..top + half {
+                pixels[((y * side + left) * 3) as usize..][..(half * 3) as usize].fill(brightness);
             }
         }
         let mut frame = gst::Buffer::from_mut_slice(pixels);
@@ -70,7 +79,7 @@ impl Stream {
         buffer.set_duration(gst::ClockTime::from_nseconds(PERIOD));
         for &(id, quarter, _) in objects {
             let (left, top) = place(quarter);
-            let mut region = VideoRegionOfInterestMeta::add(buffer, "person", (left, top, HALF, HALF));
+            let mut region = VideoRegionOfInterestMeta::add(buffer, "person", (left, top, half, half));
             if let Some(id) = id {
                 region.add_param(gst::Structure::builder("object_id").field("id", id).build());
             }
@@ -225,6 +234,23 @@ fn clips_of_objects_begin_again_where_the_stream_does() {
     let classes = region.param("classification").unwrap().get::<gst::Array>("classes").unwrap();
     let best = classes.as_slice()[0].get::<gst::Structure>().unwrap();
     assert_eq!((best.get::<u32>("class-id"), classes.as_slice().len()), (Ok(2), 3), "the newest is the brightest");
+}
+
+/// Pictures are scaled to the model's input, whatever size their frames have.
+#[test]
+fn clips_of_objects_go_on_with_frames_of_another_size() {
+    let mut stream = Stream::new(&usual("size", "4"), "", "", "");
+    let (one, other) = (Some(7), Some(8));
+    assert_eq!(stream.push(&[(one, 0, 10), (other, 3, 110)]), [None, None]);
+    stream.resize(96);
+    assert_eq!(stream.push(&[(one, 1, 20), (other, 2, 120)]), [None, None]);
+    stream.resize(32);
+    assert_eq!(stream.push(&[(one, 3, 30), (other, 0, 130)]), [None, None]);
+    stream.resize(SIDE);
+    let both = [Some((vec![10, 20, 30, 40], false, (0, 4))), Some((vec![110, 120, 130, 140], false, (0, 4)))];
+    assert_eq!(stream.push(&[(one, 2, 40), (other, 1, 140)]), both);
+    assert_eq!(stream.end(), [""; 0]);
+    assert_eq!(["clips", "unfinished-clips"].map(|name| stream.count("trtpreprocess", name)), [2, 0]);
 }
 
 #[test]
