@@ -220,15 +220,17 @@ mod tests {
     #[test]
     fn texts_grow_by_what_is_set_and_dilated_ones_by_a_pixel_more() {
         let values = map(&[([40.5, 30.5], 40.5, 10.5, 0.0)], 0.875);
-        let size_of = |rules: TextBoxRules| {
-            let (boxes, _) = found_by(&rules, &values, SIDE as u32, 0.1);
+        let size_of = |rules: TextBoxRules, values: &[f32]| {
+            let (boxes, _) = found_by(&rules, values, SIDE as u32, 0.1);
             let RotatedBox { bbox, .. } = boxes[0].rotated().regular();
             [bbox.width(), bbox.height(), bbox.center().0, bbox.center().1].map(|number| (number * 64.0).round() / 64.0)
         };
-        assert_eq!(size_of(TextBoxRules { growth: 0.0, ..RULES }), [40.0, 10.0, 40.0, 30.0]);
-        assert_eq!(size_of(TextBoxRules { growth: 3.0, ..RULES }), [64.0, 34.0, 40.0, 30.0]);
+        assert_eq!(size_of(TextBoxRules { growth: 0.0, ..RULES }, &values), [40.0, 10.0, 40.0, 30.0]);
+        assert_eq!(size_of(TextBoxRules { growth: 3.0, ..RULES }, &values), [64.0, 34.0, 40.0, 30.0]);
         let dilated = TextBoxRules { growth: 0.0, dilates: true, ..RULES };
-        assert_eq!(size_of(dilated), [41.0, 11.0, 40.5, 30.5], "to the right and below");
+        let values = map(&[([40.0, 30.5], 39.5, 10.5, 0.0)], 0.875);
+        assert_eq!(size_of(TextBoxRules { dilates: false, ..dilated }, &values), [39.0, 10.0, 39.5, 30.0]);
+        assert_eq!(size_of(dilated, &values), [40.0, 11.0, 40.0, 30.5], "to the right and below");
         // Two texts with a pixel between them are one then, and nothing crosses the right edge of the map.
         let apart = [([20.5, 20.5], 9.0, 9.0, 0.0), ([30.5, 20.5], 9.0, 9.0, 0.0), ([125.5, 60.5], 5.0, 5.0, 0.0)];
         let count = |rules: TextBoxRules| found_by(&rules, &map(&apart, 0.75), SIDE as u32, 0.1).0.len();

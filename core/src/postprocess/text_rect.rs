@@ -6,7 +6,7 @@
 //! whole pixels. Around all of them lies the rectangle of the smallest area again. So an upright text has whole pixels for corners.
 //!
 //! PP-OCR moves the sides by Clipper, with round joins and its usual arc tolerance: the documentation of `ClipperOffset` says how many
-//! points an arc has. What OpenCV's single precision takes off a whole number is not taken off here.
+//! points an arc has. Rectangles are OpenCV's, whose single precision matters where corners are cut off.
 //!
 //! Places are indexes of pixels, as PP-OCR counts them: 0 is the middle of the first one.
 
@@ -19,7 +19,7 @@ use crate::image::geometry::BBox;
 const ARC_TOLERANCE: f64 = 0.25;
 
 /// What rounding may take off a number.
-const ROUNDING: f64 = 1e-6;
+const ROUNDING: f64 = 1e-9;
 
 /// A rectangle around its centre, whose width lies along a direction of the length 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub(super) struct TextRect {
     width: f64,
     height: f64,
     along: [f64; 2],
+    /// Clockwise in the picture, as OpenCV has them.
+    corners: [[f64; 2]; 4],
 }
 
 impl TextRect {
@@ -43,15 +45,6 @@ impl TextRect {
 
     pub fn shorter_side(&self) -> f64 {
         self.width.min(self.height)
-    }
-
-    /// Clockwise in the picture.
-    fn corners(&self) -> [[f64; 2]; 4] {
-        let ([x, y], [cos, sin]) = (self.center, self.along);
-        [[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]].map(|[right, down]| {
-            let (across, below) = (right * self.width, down * self.height);
-            [x + across * cos - below * sin, y + across * sin + below * cos]
-        })
     }
 
     /// The mean of the pixels of a map that are in it. Those that are not finite count as 0.
@@ -82,9 +75,12 @@ impl TextRect {
 
     /// The larger one around it, by that factor.
     pub fn grown(&self, growth: f64) -> Option<Self> {
-        let by = self.area() * growth / (2.0 * (self.width + self.height));
+        let [first, second, third, _] = self.corners;
+        let side = |from: [f64; 2], to: [f64; 2]| (to[0] - from[0]).hypot(to[1] - from[1]);
+        let (width, height) = (side(first, second), side(second, third));
+        let by = width * height * growth / (2.0 * (width + height));
         let whole = |at: f64| (at + ROUNDING.copysign(at)) as i64;
-        let mut points = offset(&self.corners().map(|corner| corner.map(whole)), by);
+        let mut points = offset(&self.corners.map(|corner| corner.map(whole)), by);
         points.sort_unstable_by_key(|&[x, y]| [y, x]);
         points.dedup();
         let points: Vec<[f64; 2]> = points.into_iter().map(|point| point.map(|at| at as f64)).collect();
@@ -158,6 +154,11 @@ fn half_hull(points: impl Iterator<Item = [f64; 2]>) -> Vec<[f64; 2]> {
     corners
 }
 
+/// The least and the greatest of some numbers.
+fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
+    numbers.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], number| [least.min(number), most.max(number)])
+}
+
 /// The rectangle of the smallest area around a convex polygon: one of its sides lies along a side of that. `None` without an area.
 fn smallest(hull: &[[f64; 2]]) -> Option<TextRect> {
     let sides = hull.iter().zip(hull.iter().cycle().skip(1));
@@ -165,16 +166,54 @@ fn smallest(hull: &[[f64; 2]]) -> Option<TextRect> {
         let (x, y) = (b[0] - a[0], b[1] - a[1]);
         let length = x.hypot(y);
         let along = [x / length, y / length];
-        let range = |direction: [f64; 2]| {
-            let places = hull.iter().map(|point| point[0] * direction[0] + point[1] * direction[1]);
-            places.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], at| [least.min(at), most.max(at)])
-        };
+        let range = |[x, y]: [f64; 2]| ends(hull.iter().map(|point| point[0] * x + point[1] * y));
         let ([left, right], [top, bottom]) = (range(along), range([-along[1], along[0]]));
         let (middle, down) = ((left + right) / 2.0, (top + bottom) / 2.0);
         let center = [middle * along[0] - down * along[1], middle * along[1] + down * along[0]];
-        (length > 0.0).then_some(TextRect { center, width: right - left, height: bottom - top, along })
+        let rect = TextRect { center, width: right - left, height: bottom - top, along, corners: [[0.0; 2]; 4] };
+        (length > 0.0).then_some(rect)
     });
-    rects.min_by(|a, b| a.area().total_cmp(&b.area())).filter(|rect| rect.area() > 0.0)
+    let rect = rects.min_by(|a, b| a.area().total_cmp(&b.area())).filter(|rect| rect.area() > 0.0)?;
+    let is_upright = rect.along.contains(&0.0);
+    Some(TextRect { corners: if is_upright { upright_corners(hull) } else { turned_corners(&rect) }, ..rect })
+}
+
+fn turned_corners(&TextRect { center: [x, y], width, height, along: [cos, sin], .. }: &TextRect) -> [[f64; 2]; 4] {
+    [[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]].map(|[right, down]| {
+        let (across, below) = (right * width, down * height);
+        [x + across * cos - below * sin, y + across * sin + below * cos]
+    })
+}
+
+/// The corners of the upright rectangle around a convex polygon whose corners are whole pixels, as `minAreaRect` and `boxPoints` of
+/// OpenCV 5 have them, in single precision and in that order.
+///
+/// OpenCV turns the rectangle by a quarter, from side to side of the polygon, and takes the last one of the smallest area. The first ones
+/// lie along the right, lower and left side, if the polygon has these. If it has an upper side, the last one has turned by a quarter, and
+/// is that along the first of these four sides. A side is divided by its length. Of some lengths, such as 41, this leaves a bit less than
+/// 1. Then the area comes out less too, and corners as a bit less than whole numbers, or not, as rounding has it. As they are cut off, one
+/// in several texts has a corner one pixel less.
+fn upright_corners(hull: &[[f64; 2]]) -> [[f64; 2]; 4] {
+    let along = |axis: usize| ends(hull.iter().map(|point| point[axis]));
+    let ([left, right], [top, bottom]) = (along(0), along(1));
+    // What is left of 1, of the side of the polygon on that edge, if it has one.
+    let unit = |axis: usize, edge: f64| {
+        let on_edge = hull.iter().filter(|point| point[axis] == edge);
+        let [first, last] = ends(on_edge.map(|point| point[1 - axis]));
+        let length = (last - first) as f32;
+        (length > 0.0).then(|| length * (1.0 / f64::from(length)) as f32)
+    };
+    let first_ones = [unit(0, right), unit(1, bottom), unit(0, left)];
+    let of_last = unit(1, top).map_or(1.0, |of_top| first_ones.into_iter().flatten().next().unwrap_or(of_top));
+    let factor = first_ones.into_iter().flatten().fold(of_last, f32::min);
+    let corner = |place: f64| (place as f32 * factor * factor) * (1.0 / (factor * factor));
+    let half = |from: f64, to: f64| (to - from) as f32 * factor * factor * 0.5;
+    let (half_width, half_height) = (half(left, right), half(top, bottom));
+    let x = if of_last < 1.0 { corner(right) - half_width } else { corner(left) + half_width };
+    let y = corner(top) + half_height;
+    let (first_x, second_x, lower) = (x + half_width, x - half_width, y + half_height);
+    let (third_x, fourth_x, upper) = (2.0 * x - first_x, 2.0 * x - second_x, 2.0 * y - lower);
+    [[first_x, lower], [second_x, lower], [third_x, upper], [fourth_x, upper]].map(|corner| corner.map(f64::from))
 }
 
 #[cfg(test)]
@@ -189,7 +228,7 @@ mod tests {
     /// Left, top, right and bottom of one that is upright.
     #[track_caller]
     fn edges(rect: &TextRect) -> [f64; 4] {
-        let corners = rect.corners();
+        let corners = turned_corners(rect);
         let [xs, ys] = [0, 1].map(|axis| corners.map(|corner| corner[axis]));
         let least = |places: [f64; 4]| places.into_iter().fold(f64::INFINITY, f64::min);
         let most = |places: [f64; 4]| places.into_iter().fold(f64::NEG_INFINITY, f64::max);
@@ -208,6 +247,10 @@ mod tests {
             // 625 · 2 / 100 = 12.5: halves go away from 0, on both sides.
             ([100.0, 5.0], [125.0, 30.0], 2.0, [88.0, -8.0, 138.0, 43.0]),
             ([20.0, 25.0], [60.0, 35.0], 0.0, [20.0, 25.0, 60.0, 35.0]),
+            ([259.0, 64.0], [299.0, 75.0], 0.0, [259.0, 64.0, 299.0, 75.0]),
+            // 41 divided by 41 is less than 1, and so are corners than whole numbers, but not all of them.
+            ([259.0, 64.0], [300.0, 75.0], 0.0, [258.0, 64.0, 299.0, 75.0]),
+            ([20.0, 25.0], [61.0, 36.0], 0.0, [19.0, 25.0, 60.0, 36.0]),
         ] {
             assert_eq!(edges(&upright(first, last).grown(growth).unwrap()), wanted, "{first:?} {growth}");
         }
@@ -218,8 +261,9 @@ mod tests {
         // A square on its corner. Nothing is added, so that its corners alone are seen: 9.9 is 9, and -0.9 is 0.
         let side = 8.0;
         let along = [0.5f64.sqrt(); 2];
-        let rect = TextRect { center: [9.9, 4.75], width: side, height: side, along };
-        let corners = rect.corners().map(|corner| corner.map(|at| (at * 100.0).round() / 100.0));
+        let rect = TextRect { center: [9.9, 4.75], width: side, height: side, along, corners: [[0.0; 2]; 4] };
+        let rect = TextRect { corners: turned_corners(&rect), ..rect };
+        let corners = rect.corners.map(|corner| corner.map(|at| (at * 100.0).round() / 100.0));
         assert_eq!(corners, [[9.9, -0.91], [15.56, 4.75], [9.9, 10.41], [4.24, 4.75]]);
         let grown = rect.grown(0.0).unwrap();
         // The rectangle around (9, 0), (15, 4), (9, 10) and (4, 4): each corner is in it, and one side lies on two of them.
