@@ -167,10 +167,13 @@ def pictures_of(folder, cfg, fits):
     for file in sorted(file for file in folder.iterdir() if file.is_file()):
         frame = cv2.imread(str(file), cv2.IMREAD_COLOR)
         why = "it is no picture that OpenCV reads" if frame is None else left_out(frame, cfg)
+        if why is None and fits:
+            frame = cv2.resize(frame, detector_size(frame, cfg.Det))
+            why = left_out(frame, cfg)
         if why:
             print(f"zoo: {file.name} is left out: {why}")
-            continue
-        frames[file.name] = cv2.resize(frame, detector_size(frame, cfg.Det)) if fits else frame
+        else:
+            frames[file.name] = frame
     return frames
 
 
