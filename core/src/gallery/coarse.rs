@@ -207,7 +207,10 @@ impl CoarseCopy {
                 unsafe { search.scan_avx2(&Factors::for_avx2(&numbers)) }
             }
             #[cfg(target_arch = "aarch64")]
-            DotMethod::Neon => search.scan_neon(&Factors::one_by_one(&numbers)),
+            DotMethod::Neon => {
+                // SAFETY: as above.
+                unsafe { search.scan_neon(&Factors::one_by_one(&numbers)) }
+            }
             DotMethod::Plain => search.scan(&Factors::one_by_one(&numbers)),
         }
         let mut found = vec![None; vectors.len()];
@@ -299,6 +302,7 @@ impl CoarseSearch<'_> {
     }
 
     #[cfg(target_arch = "aarch64")]
+    #[target_feature(enable = "neon")]
     fn scan_neon(&mut self, factors: &Factors<i16>) {
         let (copy, mut products) = (self.copy, vec![[0; ROWS]; self.sought.len()]);
         for (block, rows) in copy.rows.chunks_exact(copy.steps).enumerate() {

@@ -258,6 +258,7 @@ fn avx2_group<const N: usize>(block: &[RowStep], group: &FactorGroup<i16>, produ
 
 /// The products of each row of a block with each vector.
 #[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
 pub fn neon(block: &[RowStep], factors: &Factors<i16>, products: &mut [[i32; ROWS]]) {
     /// Rows of a register.
     const QUARTER: usize = ROWS / 4;
@@ -321,7 +322,10 @@ mod tests {
                 unsafe { avx2(block, &Factors::for_avx2(vectors), &mut products) }
             }
             #[cfg(target_arch = "aarch64")]
-            DotMethod::Neon => neon(block, &Factors::one_by_one(vectors), &mut products),
+            DotMethod::Neon => {
+                // SAFETY: as above.
+                unsafe { neon(block, &Factors::one_by_one(vectors), &mut products) }
+            }
             DotMethod::Plain => plain(block, &Factors::one_by_one(vectors), &mut products),
         }
         products
