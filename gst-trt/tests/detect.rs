@@ -499,7 +499,7 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
         (&["--on-objects", &kinds, "--json", &kinds], &["would be overwritten"]),
         (
             &["--on-objects", &vectors, "--object-options", "layout=embed", "--parquet", "found.parquet"],
-            &["What reid.onnx says has no column", "add --vectors", "leave --on-objects out"],
+            &["reid.onnx says has no column", "add --vectors", "leave --on-objects out"],
         ),
         (
             &["--parquet", "found.parquet", "--rows", "tracks", "--vectors"],

@@ -272,7 +272,7 @@ fn vectors_of_whole_frames_are_rows_without_a_box() {
         detect(&folder, "picture.png", &vectors, &[&given[..], more].concat())
     };
     let refused = run(&[]);
-    assert!(text(&refused.stderr).contains("What reid.onnx says has no column"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("reid.onnx says has no column"), "{}", text(&refused.stderr));
     let output = run(&["--vectors"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = rows(&folder.join("found.parquet"));
