@@ -9,7 +9,7 @@ use gsttrt_core::redact::redacted;
 use gsttrt_publish::record::FrameRecord;
 
 use super::DetectArgs;
-use super::table::RowSubject;
+use super::table::{RowSubject, SEVERAL_VECTORS};
 use crate::chain::{InferenceElements, ModelElements, element, models_before, stage};
 use crate::failure::Failure;
 use crate::serve::{HeadSettings, ModelOutcome, ModelSettings};
@@ -34,6 +34,10 @@ pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pip
     }
     if !outcomes[0].may_give_objects {
         return Err(no_objects(chain));
+    }
+    let has_vectors = args.parquet.is_some() && args.vectors && args.rows != Some(RowSubject::Tracks);
+    if has_vectors && outcomes.iter().filter(|outcome| outcome.is_vector).count() > 1 {
+        return Err(SEVERAL_VECTORS.into());
     }
     let is_compared = args.tracker().is_some_and(|tracker| models_before(&tracker, outcomes.len()) > 1);
     let has_column = |outcome: &ModelOutcome| !outcome.is_map && (args.vectors || !outcome.is_vector);

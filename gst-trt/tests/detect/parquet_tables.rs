@@ -287,15 +287,19 @@ fn a_table_has_the_vectors_of_one_model() {
     let folder = scratch("parquet-two-vectors");
     let vectors = embedder(&folder.join("reid.onnx"));
     let other = embedder(&folder.join("faces.onnx"));
-    let models = [
-        ["--on-objects", &vectors, "--object-options", "layout=embed"],
-        ["--on-objects", &other, "--object-options", "layout=embed"],
-    ];
-    let more = ["--backend", "rten", "--frames", "2", "--vectors", "--parquet", "found.parquet"];
-    let output = detect(&folder, &sample(), &shapes(), &[&more[..], &models.concat()].concat());
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("Several models give vectors"), "{}", text(&output.stderr));
-    assert!(!files(&folder).iter().any(|file| file.contains("parquet")), "{:?}", files(&folder));
+    // Also where each object has one.
+    for (first, second) in [("", ""), (" object-classes=disc", " object-classes=box")] {
+        let options = [first, second].map(|classes| format!("layout=embed{classes}"));
+        let models = [
+            ["--on-objects", &vectors, "--object-options", &options[0]],
+            ["--on-objects", &other, "--object-options", &options[1]],
+        ];
+        let more = ["--backend", "rten", "--frames", "2", "--vectors", "--parquet", "found.parquet"];
+        let output = detect(&folder, &sample(), &shapes(), &[&more[..], &models.concat()].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("Several models give vectors"), "{}", text(&output.stderr));
+        assert!(!files(&folder).iter().any(|file| file.contains("parquet")), "{:?}", files(&folder));
+    }
 }
 
 #[test]

@@ -18,6 +18,10 @@ use rows::RowMaker;
 
 pub use rows::RowSubject;
 
+/// Vectors of two models cannot be compared, and a column does not say which one each is of.
+pub const SEVERAL_VECTORS: &str = "Several models give vectors, and a table has one column for them. Leave --vectors out, or write \
+                                   --json FILE in place of --parquet.";
+
 /// A table in a file that gets its name once it is whole. Frames of several sources may write.
 pub struct ParquetTable {
     path: PathBuf,
@@ -75,9 +79,7 @@ impl ParquetTable {
         }
         let has_several = frame.objects.iter().any(|object| object.vectors.len() > 1) || frame.vectors.len() > 1;
         if has_several && state.rows.subject() != RowSubject::Tracks {
-            let text = "Several models give vectors, and a table has one column for them. Leave --vectors out, or write --json \
-                        FILE in place of --parquet.";
-            state.failure.get_or_insert_with(|| text.into());
+            state.failure.get_or_insert_with(|| SEVERAL_VECTORS.into());
             state.file = None;
         }
         let rows = state.rows.of_frame(source, frame);
@@ -167,6 +169,23 @@ mod tests {
         assert!(failure.starts_with(&format!("Cannot write {}: ", path.display())), "{failure}");
         assert!(failure.contains("no storage space. Make room on that disk"), "{failure}");
         assert!(!path.exists() && !part(&path).exists());
+    }
+
+    /// Of models in engines nothing tells it before.
+    #[test]
+    fn vectors_of_several_models_are_an_error() {
+        let path = crate::scratch::scratch("several-vectors").join("found.parquet");
+        let frame = |count: usize| FrameRecord { vectors: vec!["AACAPw==".into(); count], ..FrameRecord::default() };
+        for (subject, is_refused) in
+            [(RowSubject::Objects, true), (RowSubject::Frames, true), (RowSubject::Tracks, false)]
+        {
+            let table = ParquetTable::of(path.clone(), Box::new(SmallDisk(1 << 20)), subject).unwrap();
+            table.add("a.mp4", &frame(1));
+            assert!(table.check().is_ok(), "{subject:?}");
+            table.add("a.mp4", &frame(2));
+            let said = table.check().err().map(|failure| failure.to_string());
+            assert_eq!(said.as_deref(), is_refused.then_some(SEVERAL_VECTORS), "{subject:?}");
+        }
     }
 
     #[test]
