@@ -15,8 +15,8 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         "core/src",
         &[
             &["error"],
-            &["base64", "json", "words", "options", "files", "counters", "dylib", "redact"],
-            &["cuda", "dtype", "vector"],
+            &["base64", "json", "words", "options", "files", "counters", "dylib", "redact", "literal"],
+            &["cuda", "dtype", "vector", "npy"],
             &["memory"],
             &["tensor"],
             &["device", "dlpack"],

@@ -49,9 +49,11 @@ pub mod identity;
 pub mod image;
 #[doc(hidden)]
 pub mod json;
+mod literal;
 pub mod memory;
 #[doc(hidden)]
 pub mod model;
+mod npy;
 mod onnx;
 #[doc(hidden)]
 pub mod options;

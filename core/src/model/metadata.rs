@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::literal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{HeadFormat, check_task, layout_file};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
+use crate::literal;
 
 /// Characters of a class name. It is drawn, and copied for each object.
 pub(super) const MAX_LABEL: usize = 1024;

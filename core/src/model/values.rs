@@ -2,30 +2,22 @@
 //! What goes into a model besides the picture, from files of the user: for detectors that look for words, the vectors that a text
 //! model makes of them.
 //!
-//! The files are NumPy's (`numpy.save`). [Their format](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html) is a
-//! header, which is a dictionary of Python, and the bytes of the array. So it is read here, without a dependency. Nothing in a file
-//! is executed: arrays of Python's objects are refused.
+//! The files are NumPy's (`numpy.save`): see `npy`.
 
 use std::path::{Path, PathBuf};
 
 use half::f16;
-use serde_json::Value;
 
 use super::labels::read_labels;
-use super::literal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use crate::memory::Pool;
+use crate::npy::NpyArray;
 use crate::tensor::{DType, Dims, Tensor, TensorDesc};
 use crate::words::nearest;
 
 /// Bytes of a file: 512 numbers for each of 10,000 words take 20 MiB.
 const MAX_FILE: u64 = 256 << 20;
-
-/// Bytes of a header, as many as NumPy itself reads.
-const MAX_HEADER: usize = 10_000;
-
-const MAX_RANK: usize = 8;
 
 /// Values for inputs of a model, each from a file.
 #[derive(Debug, Default)]
@@ -291,42 +283,24 @@ fn read_array(input: &str, path: &Path) -> Result<Tensor> {
 
 /// The array in the bytes of a file, or what is wrong with them.
 fn array<'a>(input: &str, file: &'a [u8]) -> std::result::Result<(TensorDesc, &'a [u8]), String> {
-    let cut = || "it ends within its header".to_string();
-    let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(|| match file.starts_with(b"PK") {
-        true => "it is an archive, as numpy.savez and torch.save write, and no single array",
-        false => "it is no file of numpy.save",
-    })?;
-    let (&[version, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
-    let (length, rest) = match version {
-        1 => rest.split_first_chunk::<2>().map(|(&length, rest)| (usize::from(u16::from_le_bytes(length)), rest)),
-        2 | 3 => rest.split_first_chunk::<4>().map(|(&length, rest)| (u32::from_le_bytes(length) as usize, rest)),
-        other => return Err(format!("it has version {other} of the format, and 1 to 3 are known")),
-    }
-    .ok_or_else(cut)?;
-    if length > MAX_HEADER {
-        return Err(format!("its header has {length} bytes, and {MAX_HEADER} are the most"));
-    }
-    let (header, values) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let header = std::str::from_utf8(header).ok().and_then(literal::parse).ok_or("its header cannot be read")?;
-    let dtype = match header["descr"].as_str() {
+    let array = NpyArray::parse(file)?;
+    let dtype = match array.descr() {
         Some("<f4") => DType::F32,
         Some("<f2") => DType::F16,
         Some("<i4") => DType::I32,
         Some("<i8") => DType::I64,
         Some("|u1") => DType::U8,
-        _ => return Err(format!("its elements are of the type {}", header["descr"])),
+        _ => return Err(array.wrong_type()),
     };
-    if header["fortran_order"] != false {
-        return Err("its elements are not in the order of C, row by row".into());
+    let dims = array.dims()?;
+    if dims.contains(&0) {
+        return Err(array.wrong_shape());
     }
-    let dims = header["shape"].as_array().and_then(|dims| dims.iter().map(Value::as_i64).collect::<Option<Vec<_>>>());
-    let dims = dims.filter(|dims| dims.len() <= MAX_RANK && dims.iter().all(|&dim| dim > 0));
-    let dims = dims.ok_or_else(|| format!("its shape is {}", header["shape"]))?;
     let desc = TensorDesc::new(input, dtype, &dims);
-    if desc.bytes() != Some(values.len()) {
-        return Err(format!("its header says {dtype} {}, and {} bytes follow", desc.dims, values.len()));
+    if desc.bytes() != Some(array.values.len()) {
+        return Err(format!("its header says {dtype} {}, and {} bytes follow", desc.dims, array.values.len()));
     }
-    Ok((desc, values))
+    Ok((desc, array.values))
 }
 
 fn are_finite(dtype: DType, values: &[u8]) -> bool {
