@@ -27,6 +27,9 @@ pub(crate) use cases::cases;
 #[allow(dead_code)]
 #[path = "../tests/common/npy.rs"]
 pub(crate) mod npy;
+#[path = "../tests/common/npz.rs"]
+mod npz;
+pub(crate) use npz::npz;
 #[allow(dead_code)]
 #[path = "../tests/common/random.rs"]
 pub(crate) mod random;

@@ -45,7 +45,7 @@ use std::ops::RangeInclusive;
 
 use super::Likeness;
 use super::dot::{self, DotMethod, Factors, ROWS, RowStep, STEP};
-use super::file::MAX_DIMS;
+use super::entry::MAX_DIMS;
 use crate::vector::{LANES, Lanes};
 
 /// Galleries of fewer vectors are compared as they are: there most vectors are candidates.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The file of a gallery: JSON lines with a `name` and a `vector`.
+//! The file of a gallery: JSON lines with a `name` and a `vector`, or an archive of `numpy.savez`, which is read only.
 //!
 //! ```text
 //! {"name": "Ada", "vector": [0.1, -0.25, …]}
@@ -12,23 +12,18 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::Gallery;
+use super::entry::{GalleryEntry, MAX_VECTORS, check_name, check_vector};
+use super::{Gallery, npz};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::open_regular;
+use crate::files::{open_regular, read_bounded};
 use crate::json::repeated_key;
 use crate::vector;
 
-/// Vectors of a gallery.
-pub const MAX_VECTORS: usize = 100_000;
-/// Numbers of a vector.
-pub const MAX_DIMS: usize = 4096;
-/// Bytes of a name.
-const MAX_NAME: usize = 256;
 /// Bytes of a line: more than numbers of a vector take in any notation.
 const MAX_LINE: u64 = 256 << 10;
 /// Bytes of a file: 100,000 vectors of 512 numbers take 280 MB in base64.
@@ -36,37 +31,17 @@ const MAX_FILE: u64 = 512 << 20;
 /// What some editors write before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 
-/// A vector, and whom it shows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GalleryEntry {
-    pub name: String,
-    pub vector: Vec<f32>,
-}
-
-impl GalleryEntry {
-    /// # Errors
-    /// `Settings`, where a gallery cannot have such a name or such a vector.
-    pub fn new(name: &str, vector: &[f32]) -> Result<GalleryEntry> {
-        check_name(name).and_then(|()| check_vector(vector)).map_err(|cause| {
-            Error::new(ErrorKind::Settings, "A gallery cannot have this entry")
-                .cause(cause)
-                .remedy("Use a short name on one line, and a vector of the model")
-        })?;
-        Ok(GalleryEntry { name: name.into(), vector: vector.to_vec() })
-    }
-
-    fn line(&self) -> String {
-        json!({ "name": self.name, "vector": vector::to_text(&self.vector) }).to_string()
-    }
-}
-
 /// Reads a gallery. An empty file has nobody.
 ///
 /// # Errors
-/// `NotFound`, `Read`, and `Settings` with the number of the first line that is wrong.
+/// `NotFound`, `Read`, and `Settings` with the number of the first line that is wrong, or the array.
 pub fn read(path: &Path) -> Result<Gallery> {
+    let file = open(path)?;
+    if is_archive(&file) {
+        return read_archive(path, file).map(Gallery::new);
+    }
     let mut entries = Vec::new();
-    visit(path, |entry, _| entries.push(entry))?;
+    visit(path, file, |entry, _| entries.push(entry))?;
     Ok(Gallery::new(entries))
 }
 
@@ -124,7 +99,11 @@ fn changed(
 ) -> Result<(Vec<Vec<u8>>, usize)> {
     let (mut lines, mut dims, mut left_out) = (Vec::new(), None, 0);
     if is_there {
-        visit(path, |entry, line| {
+        let file = open(path)?;
+        if is_archive(&file) {
+            return Err(unchangeable(path));
+        }
+        visit(path, file, |entry, line| {
             if keeps(&entry.name) {
                 dims = Some(entry.vector.len());
                 lines.push(line.to_vec());
@@ -138,7 +117,7 @@ fn changed(
         if entry.vector.len() != known {
             return Err(of_another_model(path, known, entry.vector.len()));
         }
-        lines.push(entry.line().into_bytes());
+        lines.push(line_of(entry).into_bytes());
     }
     let bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
     let too_much = if lines.len() > MAX_VECTORS {
@@ -150,6 +129,16 @@ fn changed(
     };
     let what = format!("The gallery {} would {too_much}", path.display());
     Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"))
+}
+
+fn line_of(entry: &GalleryEntry) -> String {
+    json!({ "name": entry.name, "vector": vector::to_text(&entry.vector) }).to_string()
+}
+
+fn unchangeable(path: &Path) -> Error {
+    Error::new(ErrorKind::Settings, format!("Cannot change the gallery {}", path.display()))
+        .cause("it is a file of numpy.savez, and only galleries of JSON lines are changed")
+        .remedy("Write it with numpy.savez again, with the names that it is to have, or use a gallery of JSON lines")
 }
 
 fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
@@ -183,35 +172,57 @@ fn write_all(mut file: File, old: Option<&Metadata>, lines: &[Vec<u8>]) -> io::R
     file.sync_all()
 }
 
+fn unreadable(path: &Path, error: io::Error) -> Error {
+    let name = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no gallery {name}"))
+            .remedy("Make it with gst-trt enrol, or set gallery to the file that has the vectors"),
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the gallery {name}"))
+            .cause(error)
+            .remedy("Set gallery to a file of JSON lines, which this user may read"),
+    }
+}
+
+/// Opens a gallery that is not too large.
+fn open(path: &Path) -> Result<File> {
+    let file = open_regular(path).map_err(|error| unreadable(path, error))?;
+    if file.metadata().map_err(|error| unreadable(path, error))?.len() > MAX_FILE {
+        let what = format!("The gallery {} is larger than {} MiB", path.display(), MAX_FILE >> 20);
+        let remedy = "Give names fewer vectors, as base64, which is half as long as numbers";
+        return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
+    }
+    Ok(file)
+}
+
+/// Whether it begins as archives do, and no line of JSON does.
+fn is_archive(file: &File) -> bool {
+    let mut begin = [0; 2];
+    file.read_exact_at(&mut begin, 0).is_ok() && begin == *b"PK"
+}
+
+fn read_archive(path: &Path, file: File) -> Result<Vec<GalleryEntry>> {
+    let bytes = read_bounded(file, MAX_FILE).map_err(|error| unreadable(path, error))?;
+    npz::entries(&bytes).map_err(|cause| {
+        Error::new(ErrorKind::Settings, format!("Cannot use the gallery {}", path.display())).cause(cause).remedy(
+            "Write it with numpy.savez(file, names=names, vectors=vectors), with a row of float32 for each name",
+        )
+    })
+}
+
 /// Calls a function with each entry, and its line without the end.
-fn visit(path: &Path, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
-    let unreadable = |error: io::Error| {
-        let name = path.display();
-        match error.kind() {
-            io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no gallery {name}"))
-                .remedy("Make it with gst-trt enrol, or set gallery to the file that has the vectors"),
-            _ => Error::new(ErrorKind::Read, format!("Cannot read the gallery {name}"))
-                .cause(error)
-                .remedy("Set gallery to a file of JSON lines, which this user may read"),
-        }
-    };
+fn visit(path: &Path, file: File, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
     let wrong = |line: usize, cause: String| {
         Error::new(ErrorKind::Settings, format!("Cannot use line {line} of the gallery {}", path.display()))
             .cause(cause)
             .remedy("Write one object a line, like {\"name\": \"Ada\", \"vector\": [0.1, 0.2]}, of one model")
     };
-    let file = open_regular(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.len() > MAX_FILE {
-        let what = format!("The gallery {} is larger than {} MiB", path.display(), MAX_FILE >> 20);
-        let remedy = "Give names fewer vectors, as base64, which is half as long as numbers";
-        return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
-    }
     // It may grow while it is read.
     let mut file = BufReader::with_capacity(1 << 16, file.take(MAX_FILE));
     let (mut line, mut count, mut dims) = (Vec::new(), 0, None);
     for number in 1.. {
         line.clear();
-        let length = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
+        let length = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line);
+        let length = length.map_err(|error| unreadable(path, error))?;
         if length == 0 {
             break;
         }
@@ -261,26 +272,6 @@ pub fn numbers(vector: &Value) -> std::result::Result<Vec<f32>, &'static str> {
             vector::of_text(text).ok_or("the vector is a text, and not base64 of numbers with 4 bytes each")
         }
         _ => Err("it has no vector, which is a list of numbers or base64"),
-    }
-}
-
-/// Names are shown, and go to other programs: one line, and what texts of C can hold.
-fn check_name(name: &str) -> std::result::Result<(), String> {
-    match name {
-        _ if name.trim().is_empty() => Err("the name is empty".into()),
-        _ if name.len() > MAX_NAME => Err(format!("the name is longer than {MAX_NAME} bytes")),
-        _ if name.contains(char::is_control) => Err("the name has control characters".into()),
-        _ => Ok(()),
-    }
-}
-
-fn check_vector(vector: &[f32]) -> std::result::Result<(), String> {
-    if vector.is_empty() || vector.len() > MAX_DIMS {
-        return Err(format!("the vector has {} numbers, and must have 1 to {MAX_DIMS}", vector.len()));
-    }
-    match vector::normalise(&mut vector.to_vec()) {
-        true => Ok(()),
-        false => Err("the vector has no length: a number is not finite or too large, or all are 0".into()),
     }
 }
 
@@ -383,6 +374,29 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), before);
         let nowhere = folder.join("no/folder/g.jsonl");
         assert_eq!(change(&nowhere, |_| true, &[entry("ada", &[1.0])]).unwrap_err().kind(), ErrorKind::Run);
+    }
+
+    #[test]
+    fn an_archive_of_numpy_is_read_and_not_changed() {
+        let file = scratch("gallery-npz").join("people.npz");
+        let archive = include_bytes!("npz/columns.npz");
+        fs::write(&file, archive).unwrap();
+        let gallery = read(&file).unwrap();
+        let names = ["Ada".to_string(), "Zoë".into()];
+        assert_eq!((gallery.names(), gallery.len(), gallery.dims()), (&names[..], 3, 2));
+        let nobody: &[GalleryEntry] = &[];
+        for added in [nobody, &[entry("bob", &[1.0, 0.0])]] {
+            let error = change(&file, |name| name != "Ada", added).unwrap_err();
+            assert!(error.message().contains("Write it with numpy.savez again"), "{error}");
+            assert_eq!(fs::read(&file).unwrap(), archive);
+            assert!(!fs::exists(file.with_extension("npz.new")).unwrap());
+        }
+        fs::write(&file, &archive[..100]).unwrap();
+        let message = read(&file).unwrap_err().message();
+        for says in ["Cannot use the gallery", "its end is missing", "numpy.savez(file, names=names, vectors=vectors)"]
+        {
+            assert!(message.contains(says), "{message}");
+        }
     }
 
     /// What others have written in a line stays.

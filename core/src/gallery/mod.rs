@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Names for vectors: which of the known ones a vector is most like.
 //!
-//! A [`Gallery`] is read from a [`file`](mod@file) of JSON lines, and read again when that changes ([`WatchedGallery`]). It
-//! compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame. A [`DeviceMatcher`]
-//! does so on a GPU, with the same results. [`Votes`] decide for an object that is seen in several frames.
+//! A [`Gallery`] is read from a [`file`](mod@file) of JSON lines or of `numpy.savez`, and read again when that changes
+//! ([`WatchedGallery`]). It compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame.
+//! A [`DeviceMatcher`] does so on a GPU, with the same results. [`Votes`] decide for an object that is seen in several frames.
 //!
 //! | file | |
 //! |---|---|
 //! | [`file`](mod@file) | the file, read and changed |
+//! | `entry` | what it has of a vector, and its limits |
+//! | `npz` | a file of `numpy.savez` |
+//! | `archive` | the members of such a file |
 //! | `watched` | reads it again |
 //! | [`options`] | when a vector shows somebody who is known |
 //! | `coarse` | which vectors of a large gallery can be the most similar ones, by a copy in bytes |
@@ -17,16 +20,19 @@
 //!
 //! The copy takes a quarter of the memory of the vectors in addition. It is read in place of them.
 
+mod archive;
 mod coarse;
 mod device;
 mod dot;
+mod entry;
 pub mod file;
+mod npz;
 pub mod options;
 mod votes;
 mod watched;
 
 pub use device::{DeviceGallery, DeviceMatcher};
-pub use file::GalleryEntry;
+pub use entry::GalleryEntry;
 pub use options::{MatchDevice, MatchOptions, recognised};
 pub use votes::Votes;
 pub use watched::WatchedGallery;
