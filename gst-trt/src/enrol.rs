@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt enrol`: names with vectors of pictures, in the file of a gallery.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gsttrt_core::backends::BackendPreference;
@@ -17,7 +18,7 @@ use crate::failure::{Failure, Status};
 use crate::model_options::{backend_words, backends, check_model, session_options};
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::source::{pictures_in, still};
+use crate::source::{pictures_by_name, pictures_in, still};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 
@@ -29,10 +30,15 @@ A pipeline with trtmatch takes the change over within some seconds.\n\n\
 Vectors of faces and people are personal data. Only this user may read a gallery that is made here.")]
 pub struct EnrolArgs {
     /// Who or what the pictures show
-    name: String,
+    #[arg(required_unless_present = "folder", conflicts_with = "folder")]
+    name: Option<String>,
     /// Pictures, folders of them, and patterns such as 'photos/*.png'
-    #[arg(required_unless_present = "remove", conflicts_with = "remove")]
+    #[arg(required_unless_present_any = ["remove", "folder"], conflicts_with_all = ["remove", "folder"])]
     pictures: Vec<PathBuf>,
+    /// A folder of many names, in place of NAME and PICTURES: pictures of each are in FOLDER/NAME, or one is FOLDER/NAME.jpg. These
+    /// names get new vectors, and the others stay
+    #[arg(long, value_name = "FOLDER", conflicts_with = "remove")]
+    folder: Option<PathBuf>,
     /// The file with names and vectors; made where there is none
     #[arg(short, long, value_name = "FILE")]
     gallery: PathBuf,
@@ -63,17 +69,17 @@ const NO_VECTORS: &str = "Use a model that makes a vector of each picture, such 
 const MOST_SHOWN: usize = 20;
 
 pub fn run(args: &EnrolArgs, threads: &Threads) -> Result<Status, Failure> {
-    match &args.model {
-        _ if args.remove => remove(args),
-        Some(model) => add(args, model, threads),
-        None => Err("Give the model that makes vectors of the pictures, by --model.".into()),
+    match (&args.name, &args.model) {
+        (Some(name), _) if args.remove => remove(args, name),
+        (_, Some(model)) if !args.remove => add(args, model, threads),
+        _ => Err("Give a name, and the model that makes vectors of the pictures, by --model.".into()),
     }
 }
 
-fn remove(args: &EnrolArgs) -> Result<Status, Failure> {
-    let (name, gallery) = (&args.name, args.gallery.display());
+fn remove(args: &EnrolArgs, name: &str) -> Result<Status, Failure> {
+    let gallery = args.gallery.display();
     let names = file::read(&args.gallery)?.names().to_vec();
-    if !names.contains(name) {
+    if !names.iter().any(|known| known == name) {
         let known = match &names[..] {
             [] => "nobody".into(),
             few if few.len() <= MOST_SHOWN => few.join(", "),
@@ -97,12 +103,19 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     [model].into_iter().chain(args.detector.as_deref()).try_for_each(check_model)?;
     start_gstreamer()?;
     let signals = Signals::listen_for_engines()?;
-    let files = pictures_in(&args.pictures)?;
+    let names = match (&args.folder, &args.name) {
+        (Some(folder), _) => pictures_by_name(folder)?,
+        (None, name) => vec![(name.clone().unwrap_or_default(), pictures_in(&args.pictures)?)],
+    };
+    let mut files: Vec<(&str, &Path)> = Vec::new();
+    for (name, pictures) in &names {
+        files.extend(pictures.iter().map(|picture| (name.as_str(), picture.as_path())));
+    }
     let mut eyes = Eyes::open(args, model)?;
     let display = Display::default();
     let mut task = display.task("reading");
     let mut entries = Vec::new();
-    for (number, picture) in files.iter().enumerate() {
+    for (number, &(name, picture)) in files.iter().enumerate() {
         task.show(Some(number as f64 / files.len() as f64), || format!("{number} pictures"));
         let seen = still::see(picture, threads, &signals, |frame| Ok(eyes.vector(frame, picture)));
         if let Some(signal) = signals.signal() {
@@ -111,7 +124,7 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
             return Ok(Status::Interrupted(signal));
         }
         match seen.unwrap_or_else(|failure| Err(NoVector::OfPicture(failure))) {
-            Ok(vector) => entries.push(GalleryEntry::new(&args.name, &vector)?),
+            Ok(vector) => entries.push(GalleryEntry::new(name, &vector)?),
             Err(NoVector::OfAll(failure)) => return Err(failure),
             Err(NoVector::OfPicture(failure)) if number + 1 == files.len() && entries.is_empty() => {
                 return Err(failure);
@@ -124,25 +137,35 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
             task.line(&format!("Note: {}", note.message()));
         }
     }
+    let seen: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    for (name, _) in names.iter().filter(|(name, _)| !seen.contains(name.as_str())) {
+        task.line(&format!("Warning: There is no vector of {name}, and the gallery keeps what it has of that name."));
+    }
     drop(task);
-    file::change(&args.gallery, |_| true, &entries)?;
+    // With a folder the same command can be given again.
+    file::change(&args.gallery, |known| args.folder.is_none() || !seen.contains(known), &entries)?;
     let all = file::read(&args.gallery)?;
     if let Some(warning) = file::shared_vector(&args.gallery, &all) {
         print_error(&format!("Warning: {}", warning.message()));
     }
-    let (name, gallery) = (&args.name, args.gallery.display());
+    let gallery = args.gallery.display();
     print(&format!(
-        "{name}: {} of {} numbers written to {gallery}, which has {} of {}",
+        "{}: {} of {} numbers written to {gallery}, which has {} of {}",
+        args.name.clone().unwrap_or_else(|| named(seen.len())),
         counted(entries.len()),
         all.dims(),
         counted(all.len()),
-        if all.names().len() == 1 { "1 name".into() } else { format!("{} names", all.names().len()) }
+        named(all.names().len())
     ))?;
     Ok(Status::Done)
 }
 
 fn counted(vectors: usize) -> String {
     if vectors == 1 { "1 vector".into() } else { format!("{vectors} vectors") }
+}
+
+fn named(names: usize) -> String {
+    if names == 1 { "1 name".into() } else { format!("{names} names") }
 }
 
 /// Why there is no vector.

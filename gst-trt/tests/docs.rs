@@ -72,6 +72,9 @@ fn furnish(folder: &Path) {
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);
+    std::fs::create_dir_all(folder.join("people/Ada")).unwrap();
+    picture(&folder.join("people/Ada/1.jpg"), 320, 180);
+    picture(&folder.join("people/Bob.jpg"), 200, 200);
     std::fs::write(
         folder.join("deepstream_app_config.txt"),
         "[source0]\nuri=rtsp://camera/1\n[primary-gie]\nconfig-file=config_infer.txt\n",

@@ -55,6 +55,51 @@ fn names_are_added_and_removed() {
 }
 
 #[test]
+fn a_folder_has_pictures_of_many_names() {
+    let folder = scratch("enrol-folder");
+    embedder(&folder.join("reid.onnx"));
+    for name in ["people/Ada", "people/Eve", "people/.old", "empty", "lonely/Ada"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    coloured(&folder.join("people/Ada/1.png"), 0xffff_0000);
+    coloured(&folder.join("people/Ada/2.png"), 0xffc8_0000);
+    coloured(&folder.join("people/Bob.png"), 0xff00_ff00);
+    coloured(&folder.join("people/.old/1.png"), 0xff00_00ff);
+    std::fs::write(folder.join("people/Eve/1.png"), "none").unwrap();
+    std::fs::write(folder.join("people/notes.txt"), "none").unwrap();
+    let before = "{\"name\": \"Ada\", \"vector\": [0, 0, 1]}\n{\"name\": \"Eve\", \"vector\": [0, 1, 1]}\n";
+    std::fs::write(folder.join("people.jsonl"), before).unwrap();
+    let with = ["--model", "reid.onnx", "--gallery", "people.jsonl"];
+    // The second time as the first one.
+    for _ in 0..2 {
+        let shown = succeed(&folder, &[&["enrol", "--folder", "people"][..], &with].concat());
+        let said = "2 names: 3 vectors of 3 numbers written to people.jsonl, which has 4 vectors of 3 names\n";
+        assert_eq!(text(&shown.stdout), said);
+        assert!(text(&shown.stderr).contains("Warning: There is no vector of Eve, and the gallery keeps"), "{shown:?}");
+        let found = gallery(&folder);
+        assert_eq!(found.names(), ["Eve", "Ada", "Bob"]);
+        for (vector, name) in [([1.0, 0.0, 0.0], 1), ([0.0, 1.0, 0.0], 2)] {
+            let best = found.find(&[&vector], 1)[0][0];
+            assert!(best.name == name && best.similarity > 0.99, "{best:?}");
+        }
+    }
+    let before = std::fs::read(folder.join("people.jsonl")).unwrap();
+    for (given, says) in [
+        ("empty", "There are neither images nor folders of them in empty. Give each name a folder, such as empty/Ada"),
+        ("lonely", "The folder lonely/Ada is empty"),
+        ("reid.onnx", "Cannot read the folder reid.onnx: Not a directory"),
+        ("none", "Cannot read the folder none: No such file"),
+    ] {
+        let args = [&["enrol", "--folder", given][..], &with].concat();
+        expect_failure(&run(&folder, &args), &args, &[says]);
+    }
+    for given in [&["enrol", "Ada", "--folder", "people"][..], &["enrol", "--remove", "--folder", "people"]] {
+        assert_eq!(run(&folder, &[given, &with].concat()).status.code(), Some(2), "{given:?}");
+    }
+    assert_eq!(std::fs::read(folder.join("people.jsonl")).unwrap(), before);
+}
+
+#[test]
 fn two_names_of_one_picture_are_told() {
     let folder = scratch("enrol-twice");
     embedder(&folder.join("reid.onnx"));

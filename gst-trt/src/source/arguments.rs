@@ -262,7 +262,7 @@ fn images_of(pattern: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// The images of a folder, not of folders in it, in the order of numbers in their names. `takes_videos` is whether videos can be given
 /// instead.
-fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let is_file = |path: &PathBuf| path.is_file() || path.is_symlink() && !path.exists();

@@ -2,6 +2,7 @@
 //! Where a video comes from, and the elements that read it. `arguments`: what the command line names.
 
 mod arguments;
+mod by_name;
 mod damage;
 mod decode;
 mod guard;
@@ -31,6 +32,7 @@ use crate::local;
 
 use arguments::unreadable;
 pub use arguments::{InputSource, pictures_in, sources};
+pub use by_name::pictures_by_name;
 pub use decode::{VideoOffer, missing_decoder, video_offer};
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use guard::decodes_video;
