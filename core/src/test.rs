@@ -27,8 +27,10 @@ pub(crate) use cases::cases;
 #[allow(dead_code)]
 #[path = "../tests/common/npy.rs"]
 pub(crate) mod npy;
+#[allow(dead_code)]
 #[path = "../tests/common/npz.rs"]
 mod npz;
+#[allow(unused_imports)]
 pub(crate) use npz::npz;
 #[allow(dead_code)]
 #[path = "../tests/common/random.rs"]

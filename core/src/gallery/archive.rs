@@ -104,7 +104,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Of each byte, by the reversed polynomial of zip, Ethernet and PNG.
-const CRC: [u32; 256] = {
+static CRC: [u32; 256] = {
     let (mut table, mut at) = ([0; 256], 0);
     while at < 256 {
         let (mut value, mut bit) = (at as u32, 0);
