@@ -40,7 +40,7 @@
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
 #   regular     host tensors in and out against zero-copy, same engine   (needs TensorRT with its builder)
 #   memcheck    compute-sanitizer's memcheck on the pipeline
-#   sanitize    all of compute-sanitizer on the kernels' tests: boxes, pixels, maps, clips
+#   sanitize    all of compute-sanitizer on the kernels' tests: boxes, pixels, galleries, vectors, maps, clips
 #   sanitize_elements   the same on those tests of kernels that are among the elements' tests: parts of frames and aligned faces
 #
 # The most sources with RT-DETR-R50, and an archive of videos, are rows of tests/bench/gpu.sh: rtdetr, serve_nets, archive.

@@ -445,8 +445,10 @@ mod tests {
         let gallery = gallery(3, 100);
         gallery.upload(&context).unwrap();
         let mut matcher = DeviceMatcher::new(&context).unwrap();
-        fakes.each_call_fails("vectors", || matcher.find(&gallery, &[&vector; 3], 2));
-        fakes.each_call_fails("the first vectors", || DeviceMatcher::new(&context)?.find(&gallery, &[&vector; 30], 2));
+        fakes.each_call_fails("vectors", || matcher.find(&gallery, &[&vector[..]; 3], 2));
+        fakes.each_call_fails("the first vectors", || {
+            DeviceMatcher::new(&context)?.find(&gallery, &[&vector[..]; 30], 2)
+        });
         assert!(matcher.find(&gallery, &[&vector], 2).unwrap()[0].is_empty());
         // What the GPU does not do, the host does.
         for (vector, most) in [([2.0, 0.0, 0.0], 2), (vector, 101)] {
