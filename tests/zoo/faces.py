@@ -1,24 +1,14 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-# Records what other packages make of the outputs of face detectors: rows made here, read by OpenCV's FaceDetectorYN (YuNet), by the package
-# scrfd (SCRFD, after InsightFace), and by the formulas of Pytorch_Retinaface in numpy (RetinaFace). No weights are needed: models give the
-# same outputs for each picture.
+# Face detectors, whose outputs are read by OpenCV's FaceDetectorYN (YuNet), by the package scrfd (SCRFD, after InsightFace), and by the
+# formulas of Pytorch_Retinaface in numpy (RetinaFace). The first two are given models that give the same outputs for each picture.
 #
-#   pip install numpy onnx onnxruntime opencv-python-headless scrfd
-#   tests/zoo/faces.py > core/src/heads/tests/faces.txt
-#
-# A line “row” has an output, a row of it, and its numbers; all others are 0. A line “face” has what the package finds: corners, score, points.
-import sys
-import tempfile
-from pathlib import Path
-
+# Imported by families.py; not run by itself.
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-SIDE = 640
-STRIDES = (8, 16, 32)
-LEAST, OVERLAP = 0.5, 0.4
+from rows import LEAST, OVERLAP, SIDE, STRIDES, chosen, firsts, record_objects, rounded
+
 PRIORS = (16, 32, 64, 128, 256, 512)
 
 
@@ -48,38 +38,12 @@ def model(outputs, path):
     onnx.save(made, path)
 
 
-def rounded(values):
-    """Numbers that a few digits write exactly as f32."""
-    return np.round(np.asarray(values) * 256).astype(np.float32) / np.float32(256)
-
-
-def chosen(random, anchors, count):
-    """Rows of each stride, some of them next to each other so that boxes overlap."""
-    rows = []
-    for level, stride in enumerate(STRIDES):
-        cells = SIDE // stride
-        places = sorted(random.choice(cells * cells * anchors, count, replace=False).tolist())
-        rows += [(level, place) for place in places + [places[0] + anchors]]
-    return rows
-
-
 def by_stride(widths, anchors):
     return {
         f"{name}_{stride}": np.zeros((1, (SIDE // stride) ** 2 * anchors, width), np.float32)
         for name, width in widths
         for stride in STRIDES
     }
-
-
-def record(name, outputs, faces):
-    print(f"model {name}")
-    for output, values in outputs.items():
-        print("output", output, *values.shape)
-        for row in np.flatnonzero(np.any(values[0] != 0, axis=1)):
-            print("row", row, *(f"{number:.9g}" for number in values[0, row]))
-    for face in sorted(faces, key=lambda face: -face[4]):
-        print("face", *(f"{number:.9g}" for number in face))
-    print(f"{name}: {len(faces)} faces", file=sys.stderr)
 
 
 def yunet(random, folder):
@@ -96,8 +60,8 @@ def yunet(random, folder):
     model(outputs, path)
     detector = cv2.FaceDetectorYN.create(path, "", (SIDE, SIDE), LEAST, OVERLAP, 5000)
     _, found = detector.detect(np.zeros((SIDE, SIDE, 3), np.uint8))
-    faces = [[x, y, x + w, y + h, *rest[10:], *rest[:10]] for x, y, w, h, *rest in found.astype(np.float64).tolist()]
-    record("yunet", outputs, faces)
+    faces = [[x, y, x + w, y + h, rest[10], 0, *rest[:10]] for x, y, w, h, *rest in found.astype(np.float64).tolist()]
+    record_objects("yunet", outputs, faces)
 
 
 def scrfd(random, folder):
@@ -117,7 +81,8 @@ def scrfd(random, folder):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     found = SCRFDBase(session).detect(Image.new("RGB", (SIDE, SIDE)), Threshold(probability=LEAST, nms=OVERLAP))
     points = found.keypoints.reshape(len(found.bboxes), 10)
-    record("scrfd", outputs, np.concatenate([found.bboxes, points], axis=1).astype(np.float64).tolist())
+    boxes, classes = found.bboxes, np.zeros((len(points), 1))
+    record_objects("scrfd", outputs, np.concatenate([boxes, classes, points], axis=1).astype(np.float64).tolist())
 
 
 def retinaface(random, _folder):
@@ -129,10 +94,9 @@ def retinaface(random, _folder):
                 for side in PRIORS[2 * level : 2 * level + 2]:
                     priors.append([(x + 0.5) * stride / SIDE, (y + 0.5) * stride / SIDE, side / SIDE, side / SIDE])
     priors = np.array(priors)
-    firsts = np.cumsum([0] + [2 * (SIDE // stride) ** 2 for stride in STRIDES])
     outputs = {name: np.zeros((1, len(priors), width), np.float32) for name, width in (("loc", 4), ("conf", 2), ("landms", 10))}
     for level, place in chosen(random, 2, 6):
-        row, score = firsts[level] + place, rounded(random.uniform(0.3, 1))
+        row, score = firsts(2)[level] + place, rounded(random.uniform(0.3, 1))
         outputs["conf"][0, row] = 1 - score, score
         outputs["loc"][0, row] = rounded(random.uniform(-0.5, 0.5, 4))
         outputs["landms"][0, row] = rounded(random.uniform(-4, 4, 10))
@@ -145,15 +109,10 @@ def retinaface(random, _folder):
     for row in sorted(np.flatnonzero(conf[:, 1] > LEAST), key=lambda row: -conf[row, 1]):
         if all(overlap(boxes[row], boxes[other]) <= OVERLAP for other in kept):
             kept.append(row)
-    record("retinaface", outputs, [[*boxes[row], conf[row, 1], *points[row]] for row in kept])
+    record_objects("retinaface", outputs, [[*boxes[row], conf[row, 1], 0, *points[row]] for row in kept])
 
 
 def overlap(a, b):
     width, height = (min(a[2 + i], b[2 + i]) - max(a[i], b[i]) for i in (0, 1))
     both = max(width, 0) * max(height, 0)
     return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
-
-
-with tempfile.TemporaryDirectory() as folder:
-    for seed, family in enumerate((yunet, scrfd, retinaface)):
-        family(np.random.default_rng(seed), Path(folder))
