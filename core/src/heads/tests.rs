@@ -3,6 +3,7 @@ mod any_file;
 mod any_model;
 mod darknet;
 mod faces;
+mod families;
 mod recognised;
 
 use half::f16;

@@ -151,9 +151,13 @@ impl ScoreReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heads::{HeadFormat, ModelHints, anomaly, anomaly_score, depth};
+    use crate::heads::{HeadFormat, ModelHints, Thresholds, anomaly, anomaly_score, depth};
+    use crate::image::geometry::{Letterbox, ResizeMode};
+    use crate::image::map::PixelMap;
     use crate::memory::DevicePool;
+    use crate::postprocess::map::MapFinder;
     use crate::tensor::TensorDesc;
+    use crate::test::recorded;
 
     fn decoder(head: &'static HeadFormat, outputs: &[TensorDesc]) -> Decoder {
         let hints = ModelHints { input: Some((8, 8)), ..ModelHints::default() };
@@ -210,6 +214,35 @@ mod tests {
         let mut labels = Vec::new();
         name_class(&depth, &mut labels).unwrap();
         assert!(labels.is_empty() && ScoreReader::new(&depth).is_none(), "a model of something else");
+    }
+
+    /// Anomalib's normalisation of scores of three pictures, and what it takes for an anomaly then: of the first one, none of the second
+    /// one, and pixels of the third one, which is at the threshold itself.
+    #[test]
+    fn anomalies_are_those_of_anomalib() {
+        for (number, (is_wanted, has_pixels)) in [(true, true), (false, false), (false, true)].into_iter().enumerate() {
+            let recording = recorded::of(&format!("anomaly-{number}"));
+            let [map_output, score_output] = &recording.outputs[..] else { panic!("{number}") };
+            let (width, height) = (map_output.desc().dims[3] as u32, map_output.desc().dims[2] as u32);
+            let hints = ModelHints { input: Some((width, height)), ..ModelHints::default() };
+            let descs = [map_output.desc().clone(), score_output.desc().clone()];
+            let decoder = Decoder::new(None, &descs, &hints).unwrap();
+            assert_eq!(decoder.format(), &anomaly::HEAD);
+            let score = ScoreReader::new(&decoder).unwrap().read(&[map_output, score_output]);
+            let is_anomaly = score >= USUAL_SCORE;
+            assert_eq!((is_anomaly, f64::from(u8::from(is_anomaly))), (is_wanted, recording.lines("picture")[0][0]));
+            let mut finder = MapFinder::new(&decoder, 1).unwrap().unwrap();
+            finder.keep(&Thresholds::uniform(0.0), USUAL_PIXEL);
+            let mut map = finder.map();
+            let letterbox = Letterbox::new((width, height), (width, height), ResizeMode::Stretch);
+            finder.find(map_output, &letterbox, &mut map).unwrap();
+            let mut wanted = vec![PixelMap::NO_CLASS; (width * height) as usize];
+            for run in recording.lines("mask") {
+                wanted[run[0] as usize..run[1] as usize].fill(0);
+            }
+            assert_eq!(map.values(), wanted, "{number}");
+            assert_eq!(wanted.contains(&0), has_pixels, "{number}");
+        }
     }
 
     #[test]

@@ -161,7 +161,8 @@ mod tests {
 
     use super::*;
     use crate::heads::{ModelHints, text_detect};
-    use crate::image::rotated::RotatedBox;
+    use crate::image::rotated::{self, RotatedBox};
+    use crate::test::recorded;
 
     const SIDE: usize = 128;
     const GROWTH: f64 = 1.5;
@@ -187,7 +188,8 @@ mod tests {
     }
 
     fn found_by(rules: &TextBoxRules, map: &[f32], input: u32, score: f32) -> (Vec<Candidate>, usize) {
-        let output = Tensor::from_slice("maps", &[1, 1, SIDE as i64, SIDE as i64], map);
+        let side = map.len().isqrt() as i64;
+        let output = Tensor::from_slice("maps", &[1, 1, side, side], map);
         let hints = ModelHints { input: Some((input, input)), ..ModelHints::default() };
         let decoder = Decoder::new(Some(&text_detect::HEAD), &[output.desc().clone()], &hints).unwrap();
         let mut finder = TextBoxFinder::new(&decoder, (input, input)).unwrap();
@@ -276,5 +278,51 @@ mod tests {
         let dotted: Vec<f32> =
             (0..SIDE * SIDE).map(|at| f32::from(at.is_multiple_of(2) && (at / SIDE).is_multiple_of(2))).collect();
         assert_eq!(found(&dotted, SIDE as u32, 0.0).0.len(), 0);
+    }
+
+    /// RapidOCR reads the same map. It takes the middle of the first pixel for 0, moves corners to whole pixels before and after a box
+    /// grows, and fills polygons of whole pixels for their scores, so that pixels next to a rotated text count.
+    #[test]
+    fn texts_are_those_of_rapidocr() {
+        let recording = recorded::of("text-detect");
+        let side = recording.lines("side")[0][0] as usize;
+        let mut map = vec![0.0; side * side];
+        // Halves and multiples of 1/256: nothing is rounded.
+        for text in recording.lines("text") {
+            let &[x, y, half_width, half_height, cos, sin, probability] = text else { panic!("{text:?}") };
+            for (at, pixel) in map.iter_mut().enumerate() {
+                let (dx, dy) = ((at % side) as f64 + 0.5 - x, (at / side) as f64 + 0.5 - y);
+                if (dx * cos + dy * sin).abs() <= half_width && (dy * cos - dx * sin).abs() <= half_height {
+                    *pixel = probability as f32;
+                }
+            }
+        }
+        let quads = recording.lines("quad");
+        let (boxes, _) = found_by(&RULES, &map, side as u32, USUAL_SCORE);
+        assert!(quads.len() > 2 && recording.lines("text").len() > quads.len(), "{quads:?}");
+        assert_eq!(boxes.len(), quads.len());
+        for one in boxes {
+            let RotatedBox { bbox, angle } = one.rotated().regular();
+            let (x, y) = bbox.center();
+            let (sin, cos) = angle.sin_cos();
+            // Their corners from our middle on, along our sides.
+            let turned = |quad: &[f64]| {
+                let corners = quad[..8].chunks(2).map(|corner| {
+                    let (dx, dy) = (corner[0] as f32 + 0.5 - x, corner[1] as f32 + 0.5 - y);
+                    [dx * cos + dy * sin, dy * cos - dx * sin]
+                });
+                corners.collect::<Vec<_>>()
+            };
+            let ours = BBox::from_center(0.0, 0.0, bbox.width(), bbox.height());
+            let overlap = |quad: &[f64]| {
+                let corners: [_; 4] = turned(quad).try_into().expect("four corners");
+                ours.iou(&rotated::hull(&corners))
+            };
+            let best = quads.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b))).unwrap();
+            assert!(overlap(best) >= 0.99, "{one:?} {best:?}: {}", overlap(best));
+            let is_upright = angle.sin().abs() < 1e-3 || angle.cos().abs() < 1e-3;
+            let tolerance = if is_upright { 1e-3 } else { 0.03 };
+            assert!((one.score - best[8] as f32).abs() <= tolerance, "{one:?} {best:?}");
+        }
     }
 }

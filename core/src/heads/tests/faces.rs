@@ -2,7 +2,6 @@
 //! Heads for faces: which outputs are which, points that count from cells, and what is nearly such a head.
 
 use super::*;
-use crate::postprocess::suppress::Nms;
 
 /// As InsightFace's det_10g.onnx over 640x640: by part, without the batch, under names that say nothing.
 const SCRFD: [&str; 9] = [
@@ -243,78 +242,4 @@ fn only_the_first_picture_of_outputs_by_stride_is_read() {
         })
         .collect();
     assert_eq!(decoded(&yunet::HEAD, &doubled, &small(), &Thresholds::uniform(0.2)), wanted);
-}
-
-/// A model's outputs, and what its package found in them: corners and score of each face, and its points.
-struct Recording {
-    name: &'static str,
-    tensors: Vec<Tensor>,
-    faces: Vec<Vec<f32>>,
-}
-
-/// What tests/zoo/faces.py recorded.
-fn recordings() -> Vec<Recording> {
-    struct Output {
-        name: &'static str,
-        dims: Vec<i64>,
-        values: Vec<f32>,
-    }
-    struct Written {
-        name: &'static str,
-        outputs: Vec<Output>,
-        faces: Vec<Vec<f32>>,
-    }
-    let mut found: Vec<Written> = Vec::new();
-    for line in include_str!("faces.txt").lines() {
-        let (kind, rest) = line.split_once(' ').unwrap();
-        let numbers = || rest.split(' ').filter_map(|word| word.parse::<f32>().ok()).collect::<Vec<_>>();
-        if kind == "model" {
-            found.push(Written { name: rest, outputs: Vec::new(), faces: Vec::new() });
-            continue;
-        }
-        let Written { outputs, faces, .. } = found.last_mut().unwrap();
-        match kind {
-            "output" => {
-                let (name, dims) = rest.split_once(' ').unwrap();
-                let dims: Vec<i64> = dims.split(' ').map(|dim| dim.parse().unwrap()).collect();
-                let values = vec![0.0; dims.iter().product::<i64>() as usize];
-                outputs.push(Output { name, dims, values });
-            }
-            "row" => {
-                let (row, row_numbers) = (numbers()[0] as usize, &numbers()[1..]);
-                let Output { values, .. } = outputs.last_mut().unwrap();
-                values[row * row_numbers.len()..][..row_numbers.len()].copy_from_slice(row_numbers);
-            }
-            _ => faces.push(numbers()),
-        }
-    }
-    let tensors = |outputs: Vec<Output>| outputs.iter().map(|it| f32s(it.name, &it.dims, &it.values)).collect();
-    found.into_iter().map(|it| Recording { name: it.name, tensors: tensors(it.outputs), faces: it.faces }).collect()
-}
-
-/// What OpenCV and the other packages make of the same outputs.
-#[test]
-fn faces_are_those_of_the_packages() {
-    let recordings = recordings();
-    assert_eq!(recordings.iter().map(|recording| recording.name).collect::<Vec<_>>(), ["yunet", "scrfd", "retinaface"]);
-    for Recording { name, tensors, faces } in recordings {
-        let decoder = Decoder::new(None, &descs(&tensors), &at(640)).unwrap();
-        assert_eq!(decoder.format().name, name);
-        let mut found = Vec::new();
-        decoder.decode(&tensors, &Thresholds::uniform(0.5), &mut found).unwrap();
-        let all = found.len();
-        Nms::new(0.4, 100, false).run(decoder.format().suppress(), &mut found);
-        let mut points = Vec::new();
-        decoder.cell_keypoints(&tensors, &found, &mut points).unwrap();
-        assert!(faces.len() > 8 && all > faces.len(), "{name}: some of {all} boxes repeat others");
-        assert_eq!(found.len(), faces.len(), "{name}");
-        for ((one, points), face) in found.iter().zip(points.chunks(10)).zip(&faces) {
-            let [left, top, right, bottom] = [face[0], face[1], face[2], face[3]];
-            let other = BBox::new(left, top, right, bottom);
-            assert!(one.bbox.iou(&other) >= 0.99, "{name}: {one:?} {face:?}");
-            assert!((one.score - face[4]).abs() <= 1e-3, "{name}: {one:?} {face:?}");
-            let is_near = |(a, b): (&f32, &f32)| (a - b).abs() < 0.01;
-            assert!(points.iter().zip(&face[5..]).all(is_near), "{name}: {points:?} {face:?}");
-        }
-    }
 }
