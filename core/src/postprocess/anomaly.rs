@@ -229,10 +229,10 @@ mod tests {
             let decoder = Decoder::new(None, &descs, &hints).unwrap();
             assert_eq!(decoder.format(), &anomaly::HEAD);
             let score = ScoreReader::new(&decoder).unwrap().read(&[map_output, score_output]);
-            let is_anomaly = score >= USUAL_SCORE;
+            let is_anomaly = score >= usual_score(&decoder);
             assert_eq!((is_anomaly, f64::from(u8::from(is_anomaly))), (is_wanted, recording.lines("picture")[0][0]));
             let mut finder = MapFinder::new(&decoder, 1).unwrap().unwrap();
-            finder.keep(&Thresholds::uniform(0.0), USUAL_PIXEL);
+            finder.keep(&Thresholds::uniform(0.0), usual_pixel(&decoder));
             let mut map = finder.map();
             let letterbox = Letterbox::new((width, height), (width, height), ResizeMode::Stretch);
             finder.find(map_output, &letterbox, &mut map).unwrap();
