@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
 # are compared with those of Ultralytics' own predict. Models of other families are compared with their packages' post-processing.
-# The service asks a real vision-language server questions.
+# The service asks a real vision-language server questions. Trained networks that packages ship are compared with these (packages.sh).
 # Last it plays the recordings of all that, which tests/run.sh does without these packages (play.py); where versions changed, it records
 # again (record.py), to be committed.
 #
@@ -80,6 +80,9 @@ if [ $# = 0 ]; then
     status=0
     wait "$others" || status=1
     cat "$videos/others.log"
+
+    echo "zoo: trained networks of packages"
+    "$here/packages.sh" "$program" || status=1
 
     # Those whose versions are no longer the installed ones are made again: they are to be committed.
     echo "zoo: recordings"
