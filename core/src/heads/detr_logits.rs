@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Boxes and logits of transformers, before their post-processing.
 
+use super::exports::GROUNDING_DINO;
 use super::recognise::{AnchorGrid, Confidence};
 use super::{BoxEncoding, Column, DEIM_NOTE, HeadFormat, ROWS_OF_COLUMNS, STRETCH, Task, floats};
 
@@ -18,12 +19,14 @@ pub static HEAD: HeadFormat = HeadFormat {
     needs_nms: false,
     sizes: &super::OPEN,
     file: None,
-    // Models whose scores are a softmax, as DETR's, have the same outputs, but do not sample at points between pixels.
+    // Models whose scores are a softmax, as DETR's, have the same outputs, but do not sample at points between pixels. The logits of
+    // Grounding DINO are of no classes.
     likely: |candidate| match candidate.grid {
         AnchorGrid::Few | AnchorGrid::Unknown
             if candidate.hints.samples_points && !candidate.name.contains("logits") =>
         {
-            Some(Confidence::Sign)
+            let is_of_tokens = [candidate.rows, candidate.columns] == GROUNDING_DINO;
+            (!is_of_tokens || candidate.is_labelled(candidate.classes_without(0))).then_some(Confidence::Sign)
         }
         _ => None,
     },

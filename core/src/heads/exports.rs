@@ -3,6 +3,9 @@
 
 use crate::tensor::{DType, TensorDesc};
 
+/// Its queries, and a logit of each for each token that its sentence may have.
+pub(super) const GROUNDING_DINO: [i64; 2] = [900, 256];
+
 /// What to do about such outputs, if it is known what they are.
 pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
     let has = |part: &str| outputs.iter().any(|output| output.name.contains(part));
@@ -41,6 +44,12 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         && labels.dtype == DType::I64
     {
         Some("If these are boxes, labels and scores by torchvision, set layout=torchvision on trtnms")
+    } else if boxes.is_some() && outputs.iter().any(|output| output.dims.ends_with(&GROUNDING_DINO)) {
+        Some(
+            "If this is Grounding DINO, no layout reads it: its scores are of the tokens of a sentence, not of classes. To look for words of \
+             your own, use YOLO-World or YOLOE with the vectors of the words as an input (input-values on trtinfer). If these are 256 \
+             classes, set layout=detr-logits on trtnms",
+        )
     } else if has("logits") && has_logits {
         Some(
             "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \

@@ -183,6 +183,8 @@ fn models_are_recognised() {
         (&detr_logits::HEAD, &["pred_logits f32 1x300x80", "pred_boxes f32 1x300x4"], sampling(at(640))),
         (&detr_logits::HEAD, &["logits f32 ?x300x4", "pred_boxes f32 ?x300x4"], sampling(labelled(4, 640))),
         (&detr_logits::HEAD, &["904 f32 1x300x4", "913 f32 1x300x80"], sampling(at(640))),
+        // As many as Grounding DINO has of tokens, but with names.
+        (&detr_logits::HEAD, &["logits f32 1x900x256", "pred_boxes f32 1x900x4"], sampling(labelled(256, 800))),
         (&detr_logits::HEAD, &["logits f32 ?x?x80", "pred_boxes f32 ?x?x4"], sampling(at(320))), // D-FINE's queries are open
         // Anomalib.
         (
@@ -342,6 +344,12 @@ fn models_that_are_not_recognised() {
             "If these are YOLOv3's or YOLOv4's maps as darknet has them",
         ),
         (&["a f32 1x255x19x19", "b f32 1x255x30x38"], at(608), "If it has one of these"),
+        // Grounding DINO samples at points as RT-DETR does.
+        (
+            &["logits f32 1x900x256", "pred_boxes f32 1x900x4"],
+            sampling(at(800)),
+            "If this is Grounding DINO, no layout reads it",
+        ),
         // MTCNN: each of its networks, in both orders of dimensions, and the points that no other has.
         (&["dense_2 f32 ?x4", "softmax_1 f32 ?x2"], at(24), "one of MTCNN's three networks, no layout reads it"),
         (&["dense_5 f32 ?x4", "dense_6 f32 ?x10", "softmax_2 f32 ?x2"], at(48), "one of MTCNN's three networks"),
