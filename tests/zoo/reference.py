@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MPL-2.0
 # What ONNX Runtime puts out for a picture, decoded in plain numpy: the boxes that compare.py expects of our program.
 #
-# Imported by compare.py, classes.py and video.py; not run by itself. Rotated boxes are suppressed, scaled and cut into corners by
+# Imported by compare.py, classes.py, prompts.py and video.py; not run by itself. Rotated boxes are suppressed, scaled and cut into corners by
 # Ultralytics itself, and masks are made by it.
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ class Model:
     path: Path
     facts: dict
     half: bool = False  # PROGRAM computes in half precision for any file
+    others: dict = field(default_factory=dict)  # what inputs other than the picture are given, by their names
 
     @property
     def name(self):
@@ -94,7 +95,7 @@ def infer(model, values):
     options.intra_op_num_threads = 1  # compare.py shares the processors out
     session = onnxruntime.InferenceSession(widened(model.path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return [output[0].astype(np.float32) for output in session.run(None, {name: values.astype(np.float32)})]
+    return [output[0].astype(np.float32) for output in session.run(None, {name: values.astype(np.float32), **model.others})]
 
 
 # ---------------------------------------------------------------- reading the raw output

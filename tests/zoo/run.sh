@@ -73,6 +73,9 @@ if [ $# = 0 ]; then
     echo "zoo: questions of the service to a real server"
     "$python" -W ignore "$here/questions.py" "$videos/questions" "$program" 2>/dev/null
 
+    echo "zoo: detectors with words as an input"
+    "$python" -W ignore "$here/prompts.py" "$cache/prompts" --detect "$program"
+
     echo "zoo: comparing videos"
     "$python" -W ignore "$here/video.py" "$videos" --detect "$program"
 
