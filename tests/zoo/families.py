@@ -32,7 +32,7 @@ from rows import LEAST, OVERLAP, SIDE, STRIDES, chosen, firsts, record, record_o
 BINS = 8  # numbers of the distribution of a distance
 FOUR_STRIDES = (8, 16, 32, 64)
 MAX_WH = 4096  # how far YOLOv7 moves the boxes of a class away from those of the one before
-TEXT_SIDE = 960  # of a map of text
+TEXT_SIDE = 1920  # of a map of text
 FINE = 64  # parts of a pixel that its corners are rounded to
 ANOMALY_SIDE = 16
 
@@ -275,8 +275,8 @@ def text_detect(random, _folder):
     rows_of, columns_of = np.mgrid[:TEXT_SIDE, :TEXT_SIDE] + 0.5
     values, texts = np.zeros((TEXT_SIDE, TEXT_SIDE), np.float32), []
     for number, probability in enumerate(random.permutation(np.arange(140, 250, 10))[:6] / 256):
-        x, y = 480 * (number % 2) + 240 + random.integers(-4, 5) + 0.5, 320 * (number // 2) + 160.5
-        half_width, half_height = random.integers(130, 160) + 0.25, random.integers(40, 48) + 0.25
+        x, y = 960 * (number % 2) + 480 + random.integers(-4, 5) + 0.5, 640 * (number // 2) + 320.5
+        half_width, half_height = random.integers(260, 320) + 0.25, random.integers(80, 96) + 0.25
         angle = 0 if number < 2 else random.uniform(-0.2, 0.2)
         cos, sin = (np.round(np.array([np.cos(angle), np.sin(angle)]) * 256) / 256).tolist()
         across, down = columns_of - x, rows_of - y

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::postprocess::suppress::Nms;
-use crate::test::recorded::{self, Recording};
+use crate::test::recorded::{self, RecordedModel};
 
 /// Their layouts.
 const FAMILIES: [&str; 12] = [
@@ -30,7 +30,7 @@ const OVERLAP: f32 = 0.4;
 const POINTS: usize = 10;
 
 #[track_caller]
-fn assert_like(Recording { name, outputs, .. }: &Recording, wanted: &[&[f64]]) {
+fn assert_like(RecordedModel { name, outputs, .. }: &RecordedModel, wanted: &[&[f64]]) {
     let hints = ModelHints { chooses_rows: name == yolov7_end_to_end::HEAD.name, ..at(SIDE) };
     let decoder = Decoder::new(None, &descs(outputs), &hints).unwrap();
     assert_eq!(decoder.format().name, name);
