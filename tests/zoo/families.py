@@ -274,7 +274,7 @@ def text_detect(random, _folder):
 
     rows_of, columns_of = np.mgrid[:TEXT_SIDE, :TEXT_SIDE] + 0.5
     values, texts = np.zeros((TEXT_SIDE, TEXT_SIDE), np.float32), []
-    for number, probability in enumerate(random.permutation(np.arange(140, 250, 10))[:6] / 256):
+    for number, probability in enumerate(random.permutation(np.arange(140, 250, 20)) / 256):
         x, y = 960 * (number % 2) + 480 + random.integers(-4, 5) + 0.5, 640 * (number // 2) + 320.5
         half_width, half_height = random.integers(260, 320) + 0.25, random.integers(80, 96) + 0.25
         angle = 0 if number < 2 else random.uniform(-0.2, 0.2)
