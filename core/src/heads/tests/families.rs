@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Outputs that a script made, against what the packages of their networks find in them.
 
+use std::path::Path;
+
 use super::*;
 use crate::postprocess::suppress::Nms;
 use crate::test::recorded::{self, RecordedModel};
@@ -29,22 +31,35 @@ const OVERLAP: f32 = 0.4;
 /// Numbers of five points.
 const POINTS: usize = 10;
 
-#[track_caller]
-fn assert_like(RecordedModel { name, outputs, .. }: &RecordedModel, wanted: &[&[f64]]) {
-    let hints = ModelHints { chooses_rows: name == yolov7_end_to_end::HEAD.name, ..at(SIDE) };
-    let decoder = Decoder::new(None, &descs(outputs), &hints).unwrap();
-    assert_eq!(decoder.format().name, name);
+/// What is found of outputs after the suppression, its points, and how many there were before.
+fn found(decoder: &Decoder, outputs: &[Tensor]) -> (Vec<Candidate>, Vec<f32>, usize) {
     let mut found = Vec::new();
     decoder.decode(outputs, &Thresholds::uniform(LEAST), &mut found).unwrap();
     let all = found.len();
     Nms::new(OVERLAP, 300, false).run(decoder.format().suppress(), &mut found);
     let mut points = Vec::new();
     decoder.cell_keypoints(outputs, &found, &mut points).unwrap();
+    (found, points, all)
+}
+
+#[track_caller]
+fn assert_like(RecordedModel { name, outputs, .. }: &RecordedModel, wanted: &[&[f64]]) {
+    let hints = ModelHints { chooses_rows: name == yolov7_end_to_end::HEAD.name, ..at(SIDE) };
+    let decoder = |head| Decoder::new(head, &descs(outputs), &hints).unwrap();
+    let own = decoder(None);
+    assert_eq!(own.format().name, name);
+    let (found_here, points, all) = found(&own, outputs);
+    // The same head from a file, of those that have one.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/layouts/{name}.toml"));
+    if file.exists() {
+        let twin = decoder(Some(layout_file::of_file(&file).unwrap()));
+        assert_eq!(found(&twin, outputs), (found_here.clone(), points.clone(), all), "{name}");
+    }
     assert!(wanted.len() > 8, "{name}: {} objects test nothing", wanted.len());
-    assert!(all > wanted.len() || !decoder.needs_nms(), "{name}: none of {all} boxes repeats another");
-    assert_eq!(found.len(), wanted.len(), "{name}");
+    assert!(all > wanted.len() || !own.needs_nms(), "{name}: none of {all} boxes repeats another");
+    assert_eq!(found_here.len(), wanted.len(), "{name}");
     let picture = BBox::new(0.0, 0.0, SIDE as f32, SIDE as f32);
-    for (place, (one, wanted)) in found.iter().zip(wanted).enumerate() {
+    for (place, (one, wanted)) in found_here.iter().zip(wanted).enumerate() {
         let numbers: Vec<f32> = wanted.iter().map(|&number| number as f32).collect();
         let [left, top, right, bottom, score, class, ref wanted_points @ ..] = numbers[..] else {
             panic!("{wanted:?}")
