@@ -188,7 +188,9 @@ fn arrows(modules: &Modules) -> Arrows {
     let within = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"));
     modules
         .iter()
-        .filter(|(module, _)| !["lib", "main", "test", "test::fakes", "frame"].contains(&module.as_str()))
+        .filter(|(module, _)| {
+            !["lib", "main", "test", "test::fakes", "test::recorded", "frame"].contains(&module.as_str())
+        })
         .map(|(module, file)| {
             let uses = file.paths.iter().filter_map(|path| file_of(path));
             (module.clone(), uses.filter(|used| !within(module, used)).collect())

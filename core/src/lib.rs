@@ -79,6 +79,9 @@ mod fakes;
 #[allow(dead_code)] // other tests use more of it
 mod onnx_files;
 #[cfg(test)]
+#[path = "test/recorded.rs"]
+mod recorded; // not in `test`, which other crates take as well
+#[cfg(test)]
 mod test;
 
 /// Frames in host memory and in GPU memory.

@@ -35,7 +35,6 @@ pub(crate) use npz::npz;
 #[allow(dead_code)]
 #[path = "../tests/common/random.rs"]
 pub(crate) mod random;
-pub(crate) mod recorded;
 
 /// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
 /// (`REQUIRE_GPU`).

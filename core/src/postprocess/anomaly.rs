@@ -156,8 +156,8 @@ mod tests {
     use crate::image::map::PixelMap;
     use crate::memory::DevicePool;
     use crate::postprocess::map::MapFinder;
+    use crate::recorded;
     use crate::tensor::TensorDesc;
-    use crate::test::recorded;
 
     fn decoder(head: &'static HeadFormat, outputs: &[TensorDesc]) -> Decoder {
         let hints = ModelHints { input: Some((8, 8)), ..ModelHints::default() };

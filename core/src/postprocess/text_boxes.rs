@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::heads::{ModelHints, text_detect};
     use crate::image::rotated::{self, RotatedBox};
-    use crate::test::recorded;
+    use crate::recorded;
 
     const SIDE: usize = 128;
     const GROWTH: f64 = 1.5;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::postprocess::suppress::Nms;
-use crate::test::recorded::{self, RecordedModel};
+use crate::recorded::{self, RecordedModel};
 
 /// Their layouts.
 const FAMILIES: [&str; 12] = [
