@@ -161,6 +161,7 @@ mod tests {
 
     use super::*;
     use crate::heads::{ModelHints, text_detect};
+    use crate::image::geometry::BBox;
     use crate::image::rotated::{self, RotatedBox};
     use crate::recorded;
 
