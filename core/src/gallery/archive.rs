@@ -4,6 +4,8 @@
 //! The [format](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) has a directory at its end. What is compressed or encrypted
 //! is refused, and so is what needs numbers of 64 bits.
 
+use std::collections::HashSet;
+
 /// A file in the archive. Its name is never a path here.
 #[derive(Debug, PartialEq)]
 pub struct StoredMember<'a> {
@@ -44,7 +46,7 @@ pub fn members(file: &[u8]) -> Result<Vec<StoredMember<'_>>, String> {
     let (count, start) = (count.ok_or_else(cut)?, start.ok_or_else(cut)? as usize);
     let mut directory = file.get(start..).ok_or_else(cut)?;
     // Two members may be said to be in one place. All of them together are read once, for their checksums.
-    let (mut found, mut left) = (Vec::new(), file.len());
+    let (mut found, mut names, mut left) = (Vec::new(), HashSet::new(), file.len());
     for _ in 0..count {
         let entry = directory.get(..ENTRY).filter(|entry| entry.starts_with(b"PK\x01\x02")).ok_or_else(cut)?;
         let lengths = [28, 30, 32].map(|at| short(entry, at).map_or(0, usize::from));
@@ -53,11 +55,15 @@ pub fn members(file: &[u8]) -> Result<Vec<StoredMember<'_>>, String> {
         directory = directory.get(next..).ok_or_else(cut)?;
         let flags = short(entry, 8).unwrap_or(0);
         let name = std::str::from_utf8(name).ok().filter(|name| flags & IS_UTF8 != 0 || name.is_ascii());
-        let name = name.ok_or("the name of one of its arrays is not UTF-8")?;
+        let name = name.filter(|name| !name.contains(char::is_control));
+        let name = name.ok_or("the name of one of its arrays is not UTF-8, or has control characters")?;
         let bytes = stored(file, entry, flags).map_err(|why| format!("“{name}” in it {why}"))?;
         left = left.checked_sub(bytes.len()).ok_or_else(cut)?;
         if long(entry, 16) != Some(crc32(bytes)) {
             return Err(format!("“{name}” in it is damaged: its checksum is another one"));
+        }
+        if !names.insert(name) {
+            return Err(format!("it has “{name}” twice"));
         }
         found.push(StoredMember { name, bytes });
     }
@@ -154,6 +160,7 @@ mod tests {
         for end in 0..file.len() {
             assert!(members(&file[..end]).is_err(), "{end}");
         }
+        assert_eq!(members(&npz(&[("a", b"1"), ("b", b""), ("a", b"2")])).unwrap_err(), "it has “a” twice");
         let entry = b"PK\x01\x02";
         for (file, says) in [
             (changed(&file, entry, 8, &[1]), "“a.npy” in it is encrypted"),
@@ -186,7 +193,7 @@ mod tests {
         let again = changed(&file, &file[second..second + 46], 42, &[0; 4]);
         assert_eq!(members(&again).unwrap().len(), 2, "twice is still less than the file");
         let end = again.len() - END;
-        let entries = file[second..end].repeat(20);
+        let entries: Vec<u8> = (b'c'..b'w').flat_map(|name| [&file[second..end - 1], &[name]].concat()).collect();
         let many = [&again[..end], &entries[..], &again[end..]].concat();
         let many = changed(&many, b"PK\x05\x06", 10, &[22]);
         assert_eq!(members(&many).unwrap_err(), "its directory is damaged");

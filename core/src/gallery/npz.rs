@@ -25,11 +25,14 @@ struct NamedArray<'a> {
 /// # Errors
 /// What is wrong with the archive.
 pub fn entries(file: &[u8]) -> Result<Vec<GalleryEntry>, String> {
-    let arrays: Vec<NamedArray> = members(file)?.iter().map(NamedArray::of).collect::<Result<_, _>>()?;
-    let named = |name: &str| arrays.iter().find(|array| array.name == name);
-    match (named("names").filter(|names| names.may_be_texts()), named("vectors")) {
-        (Some(names), Some(vectors)) => columns(names, vectors),
-        _ => of_each_name(&arrays),
+    let members = members(file)?;
+    // One header after the other: a header takes more memory than its bytes in the file.
+    let array =
+        |file_name: &str| members.iter().find(|member| member.name == file_name).map(NamedArray::of).transpose();
+    let names = array("names.npy")?.filter(NamedArray::may_be_texts);
+    match (names, array("vectors.npy")?) {
+        (Some(names), Some(vectors)) => columns(&names, &vectors),
+        _ => of_each_name(&members),
     }
 }
 
@@ -44,9 +47,10 @@ fn columns(names: &NamedArray, vectors: &NamedArray) -> Result<Vec<GalleryEntry>
 }
 
 /// An array for each name.
-fn of_each_name(arrays: &[NamedArray]) -> Result<Vec<GalleryEntry>, String> {
+fn of_each_name(members: &[StoredMember]) -> Result<Vec<GalleryEntry>, String> {
     let mut found: Vec<GalleryEntry> = Vec::new();
-    for one in arrays {
+    for member in members {
+        let one = NamedArray::of(member)?;
         check_name(one.name).map_err(|why| one.about(&why))?;
         let rows = one.rows()?;
         if found.len() + rows.len() > MAX_VECTORS {
