@@ -109,6 +109,7 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     };
     let mut files: Vec<(&str, &Path)> = Vec::new();
     for (name, pictures) in &names {
+        GalleryEntry::new(name, &[1.0]).map_err(|error| error.about(&format!("Cannot use the name {name:?}")))?;
         files.extend(pictures.iter().map(|picture| (name.as_str(), picture.as_path())));
     }
     let mut eyes = Eyes::open(args, model)?;

@@ -58,7 +58,7 @@ fn names_are_added_and_removed() {
 fn a_folder_has_pictures_of_many_names() {
     let folder = scratch("enrol-folder");
     embedder(&folder.join("reid.onnx"));
-    for name in ["people/Ada", "people/Eve", "people/.old", "empty", "lonely/Ada"] {
+    for name in ["people/Ada", "people/Eve", "people/.old", "empty", "lonely/Ada", "odd/\u{202e}a\nb"] {
         std::fs::create_dir_all(folder.join(name)).unwrap();
     }
     coloured(&folder.join("people/Ada/1.png"), 0xffff_0000);
@@ -67,6 +67,8 @@ fn a_folder_has_pictures_of_many_names() {
     coloured(&folder.join("people/.old/1.png"), 0xff00_00ff);
     std::fs::write(folder.join("people/Eve/1.png"), "none").unwrap();
     std::fs::write(folder.join("people/notes.txt"), "none").unwrap();
+    std::fs::write(folder.join("odd/\u{202e}a\nb/1.png"), "none").unwrap();
+    std::os::unix::fs::symlink("nothing.png", folder.join("people/Ada/3.png")).unwrap();
     let before = "{\"name\": \"Ada\", \"vector\": [0, 0, 1]}\n{\"name\": \"Eve\", \"vector\": [0, 1, 1]}\n";
     std::fs::write(folder.join("people.jsonl"), before).unwrap();
     let with = ["--model", "reid.onnx", "--gallery", "people.jsonl"];
@@ -89,6 +91,7 @@ fn a_folder_has_pictures_of_many_names() {
         ("lonely", "The folder lonely/Ada is empty"),
         ("reid.onnx", "Cannot read the folder reid.onnx: Not a directory"),
         ("none", "Cannot read the folder none: No such file"),
+        ("odd", r#"Cannot use the name "\u{202e}a\nb": "#),
     ] {
         let args = [&["enrol", "--folder", given][..], &with].concat();
         expect_failure(&run(&folder, &args), &args, &[says]);

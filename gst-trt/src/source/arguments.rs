@@ -260,13 +260,17 @@ fn images_of(pattern: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(images)
 }
 
+/// Whether it is a file, or a link to nothing, whose name is told with what is wrong. A pipe would be waited for.
+pub(super) fn is_file(path: &Path) -> bool {
+    path.is_file() || path.is_symlink() && !path.exists()
+}
+
 /// The images of a folder, not of folders in it, in the order of numbers in their names. `takes_videos` is whether videos can be given
 /// instead.
 pub(super) fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
-    let is_file = |path: &PathBuf| path.is_file() || path.is_symlink() && !path.exists();
-    let files = entries.map(|entry| Ok(entry?.path())).filter(|path| path.as_ref().map_or(true, is_file));
+    let files = entries.map(|entry| Ok(entry?.path())).filter(|path| path.as_ref().map_or(true, |path| is_file(path)));
     let files: Vec<PathBuf> =
         files.collect::<io::Result<_>>().map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();

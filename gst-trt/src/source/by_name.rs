@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::arguments::images_in;
+use super::arguments::{images_in, is_file};
 use super::picture::{IMAGES, is_image};
 use crate::failure::Failure;
 
@@ -23,7 +23,8 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
         let name = if is_folder { path.file_name() } else { path.file_stem() };
         let name = name.unwrap_or_default();
         let is_hidden = name.as_encoded_bytes().starts_with(b".");
-        if is_hidden || !is_folder && !is_image(&path) {
+        let is_picture = is_image(&path) && is_file(&path);
+        if is_hidden || !is_folder && !is_picture {
             continue;
         }
         let name = name.to_str().ok_or_else(|| format!("The name of {} is not UTF-8. Rename it.", path.display()))?;
