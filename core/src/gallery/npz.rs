@@ -181,9 +181,11 @@ impl<'a> NamedArray<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::test::npy::npy;
-    use crate::test::npz;
+    use crate::test::{cases, npz};
 
     fn floats(shape: &str, values: &[f32]) -> Vec<u8> {
         npy("<f4", shape, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
@@ -285,5 +287,30 @@ mod tests {
         let half = floats("(60000, 1)", &[1.0; 60_000]);
         let why = pairs(&npz(&[("Ada.npy", &half), ("Bob.npy", &half)])).unwrap_err();
         assert!(why.contains("a gallery has at most 100000 vectors"), "{why}");
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        /// Some bytes of an array, or of the archive around it, are other ones: what is found is what a gallery may have.
+        #[test]
+        fn no_bytes_panic(
+            in_array in any::<bool>(),
+            place in any::<u16>(),
+            bytes in prop::collection::vec(any::<u8>(), 1..9),
+        ) {
+            let change = |mut file: Vec<u8>| {
+                let at = usize::from(place) % (file.len() - bytes.len());
+                file[at..at + bytes.len()].copy_from_slice(&bytes);
+                file
+            };
+            let (names, vectors) = (texts(3, &["Ada", "Bob"]), floats("(2, 2)", &[1.0; 4]));
+            let vectors = if in_array { change(vectors) } else { vectors };
+            let file = npz(&[("names.npy", &names), ("vectors.npy", &vectors)]);
+            let file = if in_array { file } else { change(file) };
+            for GalleryEntry { name, vector } in entries(&file).unwrap_or_default() {
+                prop_assert!(check_name(&name).is_ok() && check_vector(&vector).is_ok(), "{name} {vector:?}");
+            }
+        }
     }
 }
