@@ -179,7 +179,7 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
             .remedy("Make it with gst-trt enrol, or set gallery to the file that has the vectors"),
         _ => Error::new(ErrorKind::Read, format!("Cannot read the gallery {name}"))
             .cause(error)
-            .remedy("Set gallery to a file of JSON lines, which this user may read"),
+            .remedy("Set gallery to a file of JSON lines or of numpy.savez, which this user may read"),
     }
 }
 
@@ -188,7 +188,7 @@ fn open(path: &Path) -> Result<File> {
     let file = open_regular(path).map_err(|error| unreadable(path, error))?;
     if file.metadata().map_err(|error| unreadable(path, error))?.len() > MAX_FILE {
         let what = format!("The gallery {} is larger than {} MiB", path.display(), MAX_FILE >> 20);
-        let remedy = "Give names fewer vectors, as base64, which is half as long as numbers";
+        let remedy = "Give names fewer vectors. Base64 is half as long as numbers, and float16 in an array half as long as float32";
         return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
     }
     Ok(file)
