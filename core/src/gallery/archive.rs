@@ -167,7 +167,7 @@ mod tests {
             (changed(&file, entry, 10, &[8]), "“a.npy” in it is compressed, as by numpy.savez_compressed"),
             (changed(&file, entry, 10, &[12]), "in a way that numpy does not"),
             (changed(&file, entry, 16, &[9]), "“a.npy” in it is damaged"),
-            (changed(&file, b"first", 0, &[b'F']), "“a.npy” in it is damaged"),
+            (changed(&file, b"first", 0, b"F"), "“a.npy” in it is damaged"),
             (changed(&file, entry, 20, &[9]), "is not where the directory"),
             (changed(&file, entry, 20, &[0xff; 8]), "is not where the directory"),
             (changed(&file, entry, 42, &[1]), "is not where the directory"),

@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn rough_products_are_within_the_margin() {
         let mut random = Random(9);
-        for dims in [1, 3, 16, 511, 512, 4096] {
+        for dims in [1_usize, 3, 16, 511, 512, 4096] {
             let steps = dims.div_ceil(STEP).next_multiple_of(AHEAD);
             for _ in 0..20 {
                 let [a, b] = [(); 2].map(|()| {

@@ -190,9 +190,9 @@ fn turned_corners(&TextRect { center: [x, y], width, height, along: [cos, sin], 
 ///
 /// OpenCV turns the rectangle by a quarter, from side to side of the polygon, and takes the last one of the smallest area. The first ones
 /// lie along the right, lower and left side, if the polygon has these. If it has an upper side, the last one has turned by a quarter, and
-/// is that along the first of these four sides. A side is divided by its length. Of some lengths, such as 41, this leaves a bit less than
-/// 1. Then the area comes out less too, and corners as a bit less than whole numbers, or not, as rounding has it. As they are cut off, one
-/// in several texts has a corner one pixel less.
+/// is that along the first of these four sides. A side is divided by its length. Of some lengths, such as 41, a bit less than 1 is
+/// left. Then the area comes out less too, and corners as a bit less than whole numbers, or not, as rounding has it. As they are cut off,
+/// one in several texts has a corner one pixel less.
 fn upright_corners(hull: &[[f64; 2]]) -> [[f64; 2]; 4] {
     let along = |axis: usize| ends(hull.iter().map(|point| point[axis]));
     let ([left, right], [top, bottom]) = (along(0), along(1));
