@@ -3,7 +3,7 @@
 
 #[allow(dead_code)] // the tests use more of it
 #[path = "../../../core/tests/common/onnx.rs"]
-mod onnx;
+pub mod onnx;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

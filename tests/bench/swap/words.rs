@@ -3,15 +3,13 @@
 
 #[path = "../../../core/tests/common/npy.rs"]
 mod npy;
-#[allow(dead_code)] // the tests use more of it
-#[path = "../../../core/tests/common/onnx.rs"]
-mod onnx;
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use gst_video::VideoRegionOfInterestMeta;
-use onnx::{F32, Graph, int, ints};
+
+use crate::open_batch::onnx::{F32, Graph, int, ints};
 
 /// What is found with each of the files.
 const FOUND: [&str; 2] = ["first", "second"];
