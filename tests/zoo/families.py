@@ -140,9 +140,12 @@ def rtmdet(random, _folder):
     sides = [SIDE // stride for stride in STRIDES]
     logits = [np.full((1, classes, side, side), -20, np.float32) for side in sides]
     distances = [np.zeros((1, 4, side, side), np.float32) for side in sides]
+    drawn = {}
     for level, place, kind, score in scored(random, chosen(random, 1, 6), 1, classes):
         logits[level][0, kind].ravel()[place] = rounded(np.log(score / (1 - score)))
-        distances[level].reshape(4, -1)[:, place] = rounded(random.uniform(0.5, 4, 4) * STRIDES[level])
+        # Of two cells next to each other the boxes have one size, so that they overlap enough.
+        drawn[level, place] = drawn.get((level, place - 1), random.uniform(0.5, 4, 4))
+        distances[level].reshape(4, -1)[:, place] = rounded(drawn[level, place] * STRIDES[level])
     corners, _ = cells(STRIDES, 0)
     of_rows = lambda maps: np.concatenate([of_stride[0].reshape(of_stride.shape[1], -1).T for of_stride in maps]).astype(np.float64)
     edges, scores = of_rows(distances), 1 / (1 + np.exp(-of_rows(logits)))
