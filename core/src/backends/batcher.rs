@@ -2,9 +2,9 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0, it waits
-//! until the model is free: behind another run it would only wait, and here others join it; but half a batch is queued there, so that
-//! the GPU goes on at once. Nothing has to be drained: outputs that are waited for are computed, and dropped ones are not. Behind a
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0 or automatic, it
+//! waits until the model is free: behind another run it would only wait, and here others join it; but half a batch is queued there, so
+//! that the GPU goes on at once. Where it is automatic, it then waits as long as that pays. Nothing has to be drained: outputs that are waited for are computed, and dropped ones are not. Behind a
 //! `tee` several elements wait for the outputs of one frame; one that may not wait any longer ends its own wait alone, by its
 //! [`CancelToken`].
 //!
@@ -16,12 +16,13 @@
 //! it may is one: its frames fail, and the model is given up, since nothing else can be run with it.
 
 mod cancel;
+mod pace;
+mod pending;
 mod queue;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ use smallvec::SmallVec;
 
 pub use cancel::CancelToken;
 use cancel::Wake;
+use pace::BatchPace;
+pub use pace::BatchTimeout;
+pub use pending::{PendingOutput, RunProbe, Usage};
 pub use queue::Counts;
 use queue::{Batch, BatchQueueState, FlushReason, Pause, QueuedRequest, Request, RunningBatch};
 
@@ -51,7 +55,7 @@ pub struct Batcher {
     queue: Arc<BatchQueue>,
     runner: BatchRunner,
     size: usize,
-    batch_timeout: Duration,
+    batch_timeout: BatchTimeout,
     /// How long waits for runs on the GPU have lasted.
     waits: Mutex<WaitHistory>,
     verdict: Option<Verdict>,
@@ -78,6 +82,8 @@ struct BatchQueue {
     state: Mutex<BatchQueueState>,
     /// A batch was run, or frames have left.
     moved: Condvar,
+    /// The same, or a frame has come: for the thread that waits for one.
+    gathered: Condvar,
     /// Of batches.
     stats: Stats,
     measure: AtomicBool,
@@ -91,47 +97,28 @@ struct BatchQueue {
 
 type Notify = Box<dyn Fn(&Error) + Send + Sync>;
 
-/// A frame's claim to its outputs.
-pub struct PendingOutput {
-    /// Not kept: a frame should not keep the model.
-    batcher: Weak<Batcher>,
-    request: Arc<Request>,
-    usage: Arc<Usage>,
-}
-
-/// Whether the outputs of a stream are used.
-#[derive(Debug, Default)]
-pub struct Usage {
-    is_read: AtomicBool,
-    is_dropped: AtomicBool,
-}
-
-impl Usage {
-    /// Whether outputs were dropped, and none was ever waited for.
-    pub fn is_none(&self) -> bool {
-        self.is_dropped.load(Ordering::Relaxed) && !self.is_read.load(Ordering::Relaxed)
-    }
-}
-
 /// An outcome that was not taken, and a frame that nothing else keeps.
 type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
 
 impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer; if that is
-    /// 0, once the model is free.
+    /// 0, once the model is free; if it is automatic, once waiting no longer pays.
     ///
     /// # Errors
     /// `Library`, where a thread cannot be started to run it.
-    pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
-        let queue = Arc::<BatchQueue>::default();
+    pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: impl Into<BatchTimeout>) -> Result<Self> {
+        let batch_timeout: BatchTimeout = batch_timeout.into();
+        let (queue, size) = (Arc::<BatchQueue>::default(), size.max(1));
         let watch = model.watch().cloned();
-        if model.only_queues() && batch_timeout.is_zero() {
-            queue.state.lock().unwrap().queued.resize_with(1 + model.runs_at_once(), || None);
+        let (on_gpu, mut runs) = (model.only_queues(), model.runs_at_once());
+        if on_gpu && matches!(batch_timeout, BatchTimeout::Auto | BatchTimeout::Fixed(Duration::ZERO)) {
+            queue.state.lock().unwrap().queued.resize_with(1 + runs, || None);
         }
-        let runner = if model.only_queues() {
+        let runner = if on_gpu {
             BatchRunner::Caller(Mutex::new(model))
         } else {
             let others = model.take_others();
+            runs = 1 + others.len();
             let models = std::iter::once(model).chain(others).enumerate();
             BatchRunner::Threads(
                 models.map(|(at, model)| RunnerThread::start(model, at, &queue)).collect::<Result<_>>()?,
@@ -141,9 +128,13 @@ impl Batcher {
             BatchRunner::Caller(_) => 1,
             BatchRunner::Threads(threads) => threads.len(),
         };
-        queue.state.lock().unwrap().running.resize_with(runners, RunningBatch::default);
+        let mut state = queue.state.lock().unwrap();
+        state.running.resize_with(runners, RunningBatch::default);
+        // Several runs at the same time fill the GPU, and none of them can be timed alone.
+        state.pace = (batch_timeout == BatchTimeout::Auto && size > 1 && runs == 1).then(|| BatchPace::new(size));
+        drop(state);
         let waits = Mutex::default();
-        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, waits, verdict: None, watch })
+        Ok(Batcher { queue, runner, size, batch_timeout, waits, verdict: None, watch })
     }
 
     /// What was found out about the model when it was loaded.
@@ -172,7 +163,7 @@ impl Batcher {
         if queue.limit.is_none_or(|before| limit < before) {
             queue.limit = Some(limit);
             drop(queue);
-            self.queue.moved.notify_all();
+            self.queue.notify_all();
         }
     }
 
@@ -222,7 +213,12 @@ impl Batcher {
         };
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
         queue.waiting.extend(requests.iter().map(QueuedRequest::of));
+        queue.pace.iter_mut().for_each(|pace| pace.came(submitted, requests.len()));
+        let is_gathering = queue.is_gathering;
         drop(queue);
+        if is_gathering {
+            self.queue.gathered.notify_one();
+        }
         if let Some(last) = requests.last() {
             while self.run(FlushReason::Full(last)) {}
         }
@@ -260,7 +256,7 @@ impl Batcher {
         // Under the lock, or a thread that is about to wait would miss it.
         own.iter().for_each(|request| request.cancel());
         drop(queue);
-        self.queue.moved.notify_all();
+        self.queue.notify_all();
     }
 
     /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether that is the case.
@@ -311,12 +307,62 @@ impl Batcher {
             return;
         }
         queue.is_awaited = true;
+        let timed = queue.timed_run(run);
         drop(queue);
         #[cfg(test)]
         let _waiting = self.queue.waiters.enter();
         let _ = run.wait_again(&mut self.waits.lock().unwrap()); // whoever has its outputs is told what is wrong with it
-        self.queue.state.lock().unwrap().is_awaited = false;
-        self.queue.moved.notify_all();
+        let mut queue = self.queue.state.lock().unwrap();
+        queue.is_awaited = false;
+        if let (Some(pace), Some((since, frames))) = (&mut queue.pace, timed) {
+            pace.ran(frames, since.elapsed());
+        }
+        drop(queue);
+        self.queue.notify_all();
+    }
+
+    /// Waits for more frames as long as that pays, where the batch timeout is automatic and the model is free. One thread does so, and the
+    /// others wait for that one. Returns whether it has waited, so that all may be otherwise.
+    fn gather(&self, waits: impl Fn(&BatchQueueState) -> bool) -> bool {
+        let mut queue = self.queue.state.lock().unwrap();
+        if queue.pace.is_none() {
+            return false;
+        }
+        if queue.is_gathering {
+            drop(queue);
+            drop(self.queue.wait_while(|queue| queue.is_gathering && waits(queue)));
+            return true;
+        }
+        if queue.free_runner().is_none() {
+            // A thread is about to queue a run on the GPU: behind it another one would be too small. A run on the CPU ends later.
+            let is_queuing = matches!(self.runner, BatchRunner::Caller(_));
+            drop(queue);
+            if is_queuing {
+                drop(self.queue.wait_while(|queue| queue.free_runner().is_none() && waits(queue)));
+            }
+            return is_queuing;
+        }
+        let mut has_waited = false;
+        while waits(&queue)
+            && let Some(time) = queue.time_to_gather(self.size)
+        {
+            let frames = queue.submitted;
+            (queue.is_gathering, has_waited) = (true, true);
+            #[cfg(test)]
+            let _waiting = self.queue.waiters.enter();
+            let still = |queue: &mut BatchQueueState| queue.submitted == frames && waits(queue);
+            let (now, outcome) = self.queue.gathered.wait_timeout_while(queue, time, still).unwrap();
+            queue = now;
+            if outcome.timed_out() {
+                queue.pace.iter_mut().for_each(BatchPace::missed);
+            }
+        }
+        queue.is_gathering = false;
+        drop(queue);
+        if has_waited {
+            self.queue.notify_all();
+        }
+        has_waited
     }
 
     /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
@@ -387,11 +433,17 @@ impl RunnerThread {
 impl Wake for BatchQueue {
     fn wake(&self) {
         drop(self.state.lock().unwrap());
-        self.moved.notify_all();
+        self.notify_all();
     }
 }
 
 impl BatchQueue {
+    /// All that wait look again.
+    fn notify_all(&self) {
+        self.moved.notify_all();
+        self.gathered.notify_all();
+    }
+
     /// Waits while the condition holds. Whoever waits sees where a run takes too long.
     fn wait_while(&self, mut condition: impl FnMut(&mut BatchQueueState) -> bool) -> MutexGuard<'_, BatchQueueState> {
         let mut queue = self.state.lock().unwrap();
@@ -432,7 +484,7 @@ impl BatchQueue {
             let _ = request.outcome.set(Err(Interrupted::Failed(error.clone()))); // unless it has an outcome
         });
         drop(queue);
-        self.moved.notify_all();
+        self.notify_all();
         drop(failed); // frames may wait for the GPU
         self.tell();
     }
@@ -458,6 +510,7 @@ impl BatchQueue {
     /// Returns what was cancelled in the meantime, to be dropped without a lock.
     fn complete(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
         let queued = outcome.as_ref().ok().and_then(|outputs| outputs.last()?.ready().cloned());
+        let is_run = outcome.is_ok();
         let (mut outputs, error) = match outcome {
             Err(error) if error.is_out_of_memory() => return self.put_back(runner, error),
             Ok(outputs) => {
@@ -469,6 +522,9 @@ impl BatchQueue {
         let mut queue = self.state.lock().unwrap();
         queue.pause = None;
         queue.add_queued(queued);
+        if is_run {
+            queue.time_run(runner);
+        }
         for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let refused = request.outcome.set(outcome).err();
@@ -478,7 +534,7 @@ impl BatchQueue {
             }
         }
         drop(queue);
-        self.moved.notify_all();
+        self.notify_all();
         ended
     }
 
@@ -499,94 +555,8 @@ impl BatchQueue {
             queue.waiting.splice(0..0, unfinished.map(QueuedRequest::of).collect::<Vec<_>>());
         }
         drop(queue);
-        self.moved.notify_all();
+        self.notify_all();
         requests.into_iter().map(|request| (None, Arc::into_inner(request))).collect()
-    }
-}
-
-impl PendingOutput {
-    pub fn probe(&self) -> RunProbe {
-        RunProbe(Arc::downgrade(&self.request))
-    }
-
-    /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
-    ///
-    /// # Errors
-    /// Where it never will be, or the one who waits may not wait.
-    pub fn wait(&self, token: &CancelToken) -> std::result::Result<&Tensors, Interrupted> {
-        self.usage.is_read.store(true, Ordering::Relaxed);
-        let request = &*self.request;
-        let waits = |_: &BatchQueueState| request.outcome.get().is_none() && !token.is_cancelled();
-        loop {
-            if let Some(outcome) = request.outcome.get() {
-                // The thread that hands it out holds the frame until it gives up the lock.
-                if Arc::strong_count(&self.request) > 1
-                    && let Some(batcher) = self.batcher.upgrade()
-                {
-                    drop(batcher.queue.state.lock().unwrap());
-                }
-                return outcome.as_ref().map_err(Interrupted::clone);
-            }
-            let batcher = self.batcher.upgrade().ok_or(Interrupted::Flushing)?;
-            let _wait = token.waits_at(batcher.queue.clone());
-            if token.is_cancelled() {
-                return Err(Interrupted::Flushing);
-            }
-            let queue = batcher.queue.state.lock().unwrap();
-            let pause = queue.pause.map(|pause| pause.until);
-            // A batch that found no memory was due already.
-            let left = match pause {
-                Some(_) => queue.pause_left(),
-                None => batcher.batch_timeout.saturating_sub(request.submitted.elapsed()),
-            };
-            let waits = |queue: &BatchQueueState| waits(queue) && queue.pause.map(|pause| pause.until) == pause;
-            if !left.is_zero() {
-                #[cfg(test)]
-                let _waiting = batcher.queue.waiters.enter();
-                drop(batcher.queue.moved.wait_timeout_while(queue, left, |queue| waits(queue)).unwrap());
-                continue;
-            }
-            let before = queue.run_before().cloned();
-            drop(queue);
-            if let Some(run) = before.filter(|run| !run.is_passed()) {
-                batcher.await_run(&run, waits);
-                continue;
-            }
-            if !batcher.run(FlushReason::Late(request, token)) {
-                drop(batcher.queue.wait_while(|queue| waits(queue))); // it is just being run
-            }
-        }
-    }
-}
-
-/// Sees whether a frame was run. It keeps nothing of it.
-#[derive(Debug)]
-pub struct RunProbe(Weak<Request>);
-
-impl RunProbe {
-    /// Whether the outputs are there, or are no longer wanted.
-    pub fn is_done(&self) -> bool {
-        let Some(request) = self.0.upgrade() else { return true };
-        match request.outcome.get() {
-            None => false,
-            Some(Ok(tensors)) => tensors.ready().is_none_or(|ready| ready.is_passed()),
-            Some(Err(_)) => true,
-        }
-    }
-}
-
-impl Drop for PendingOutput {
-    fn drop(&mut self) {
-        self.usage.is_dropped.store(true, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for PendingOutput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.request.outcome.get() {
-            Some(outcome) => write!(f, "PendingOutput({outcome:?})"),
-            None => write!(f, "PendingOutput(waiting)"),
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::cancel::CancelToken;
+use super::pace::BatchPace;
 use crate::backends::Interrupted;
 use crate::cuda::driver::Fence;
 use crate::error::Error;
@@ -24,6 +25,12 @@ pub(super) struct BatchQueueState {
     pub(super) queued: VecDeque<Option<Fence>>,
     /// A thread waits for one of them.
     pub(super) is_awaited: bool,
+    /// What tells whether it pays to wait for more frames, where that is asked for.
+    pub(super) pace: Option<BatchPace>,
+    /// When the last run on the GPU was begun, and its frames, if it was alone there.
+    last_alone: Option<(Instant, usize)>,
+    /// A thread waits for more frames.
+    pub(super) is_gathering: bool,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -60,6 +67,8 @@ pub(super) struct RunningBatch {
     pub(super) number: u64,
     pub(super) since: Option<Instant>,
     pub(super) requests: Vec<Arc<Request>>,
+    /// No run before it was still on the GPU: the time that it takes is its own.
+    is_alone: bool,
 }
 
 /// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
@@ -70,6 +79,7 @@ pub(super) struct QueuedRequest {
     pub(super) values: Arc<InputValues>,
     /// Of its picture.
     pub(super) dims: Dims,
+    submitted: Instant,
     pub(super) request: Weak<Request>,
 }
 
@@ -130,7 +140,8 @@ impl BatchQueueState {
         self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(..)));
         self.begun += 1;
         let number = self.begun;
-        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests };
+        let is_alone = self.pace.is_some() && self.run_before().is_none_or(Fence::is_passed);
+        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests, is_alone };
         Some(Batch { number, pictures, values })
     }
 
@@ -148,6 +159,34 @@ impl BatchQueueState {
         if self.queued.pop_front().is_some() {
             self.queued.push_back(run);
         }
+    }
+
+    /// A runner is done with its batch. Where that was only queued on the GPU, the run ends later.
+    pub(super) fn time_run(&mut self, runner: usize) {
+        let RunningBatch { since, requests, is_alone, .. } = &self.running[runner];
+        let timed = since.filter(|_| *is_alone).map(|since| (since, requests.len()));
+        if !self.queued.is_empty() {
+            self.last_alone = timed;
+        } else if let (Some(pace), Some((since, frames))) = (&mut self.pace, timed) {
+            pace.ran(frames, since.elapsed());
+        }
+    }
+
+    /// When that run was begun and with how many frames, if it is the last one, and nothing else was on the GPU before it.
+    pub(super) fn timed_run(&self, run: &Fence) -> Option<(Instant, usize)> {
+        self.last_alone.filter(|_| self.run_before().is_some_and(|last| last.is_same(run)))
+    }
+
+    /// How long more frames are waited for, now that the model is free; `None`, where that does not pay.
+    pub(super) fn time_to_gather(&mut self, size: usize) -> Option<Duration> {
+        if self.given_up.is_some() || self.pause.is_some() {
+            return None;
+        }
+        self.waiting.retain(QueuedRequest::is_there);
+        let (frames, now) = (self.waiting.len(), Instant::now());
+        let oldest = self.waiting.first().filter(|_| frames < size)?.submitted;
+        let time = self.pace.as_mut()?.wait(now, frames, now.saturating_duration_since(oldest));
+        Some(time).filter(|time| !time.is_zero())
     }
 
     /// As long as it has not ended, a further run would wait on the GPU.
@@ -226,10 +265,10 @@ impl BatchQueueState {
 
 impl QueuedRequest {
     pub(super) fn of(request: &Arc<Request>) -> Self {
-        let Request { stream, frame, values, picture, .. } = &**request;
+        let Request { stream, frame, values, picture, submitted, .. } = &**request;
         let dims = picture.first().map(|tensor| tensor.desc().dims.clone()).unwrap_or_default();
         let (values, request) = (values.clone(), Arc::downgrade(request));
-        QueuedRequest { stream: *stream, frame: *frame, values, dims, request }
+        QueuedRequest { stream: *stream, frame: *frame, values, dims, submitted: *submitted, request }
     }
 
     /// Whether the frame has not ended, and was not taken.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 mod busy;
 mod failures;
+mod gathering;
 mod values;
 
 use std::sync::LazyLock;
@@ -82,7 +83,7 @@ impl Bench {
         Bench::of(size, batch_timeout, waits, true)
     }
 
-    fn of(size: usize, batch_timeout: Duration, waits: bool, queues: bool) -> Self {
+    fn of(size: usize, batch_timeout: impl Into<BatchTimeout>, waits: bool, queues: bool) -> Self {
         let ((sender, batches), (go, let_go)) = (channel(), channel());
         let fake = Fake { batches: sender, go: waits.then_some(let_go), others: Vec::new(), queues };
         Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout).unwrap()), batches, go }

@@ -34,15 +34,18 @@ impl ModelInstance for Queuing {
     }
 }
 
+/// With which frames that come while the GPU is busy are run together.
+const TIMEOUTS: [BatchTimeout; 2] = [BatchTimeout::Fixed(Duration::ZERO), BatchTimeout::Auto];
+
 #[test]
 fn frames_gather_while_the_gpu_is_busy() {
     let Some(fakes) = Fakes::of(module_path!(), "frames_gather_while_the_gpu_is_busy") else { return };
     let context = fakes.context();
-    for at_once in [1, 2] {
+    for (at_once, timeout) in [1, 2].into_iter().flat_map(|at_once| TIMEOUTS.map(|timeout| (at_once, timeout))) {
         let (sender, run) = channel();
         let memory = DevicePool::new(&context).take(64).unwrap();
         let model = Queuing { batches: sender, stream: Stream::new(&context).unwrap(), memory, at_once };
-        let batcher = Arc::new(Batcher::new(Box::new(model), 8, Duration::ZERO).unwrap());
+        let batcher = Arc::new(Batcher::new(Box::new(model), 8, timeout).unwrap());
         let batches = || run.try_iter().collect::<Vec<Vec<f32>>>();
         fakes.stick(true);
         let mut kept = Vec::new();
@@ -71,4 +74,42 @@ fn frames_gather_while_the_gpu_is_busy() {
         assert_eq!(sizes, if at_once == 1 { [1, 4, 8] } else { [1, 4, 4] });
         fakes.stick(false);
     }
+}
+
+/// How long it takes is known only where no other run was before it.
+#[test]
+fn a_run_on_the_gpu_is_timed_if_it_is_alone() {
+    let Some(fakes) = Fakes::of(module_path!(), "a_run_on_the_gpu_is_timed_if_it_is_alone") else { return };
+    let context = fakes.context();
+    let (sender, run) = channel();
+    let memory = DevicePool::new(&context).take(64).unwrap();
+    let model = Queuing { batches: sender, stream: Stream::new(&context).unwrap(), memory, at_once: 1 };
+    let batcher = Arc::new(Batcher::new(Box::new(model), 4, BatchTimeout::Auto).unwrap());
+    let timed = || [1, 2, 3].map(|frames| batcher.queue.state.lock().unwrap().pace.as_ref().unwrap().has_timed(frames));
+    fakes.stick(true);
+    let first = submit(&batcher, 0, 1.0);
+    assert_eq!(outcome(&first), Ok(1.0));
+    let next = [2.0, 3.0].map(|value| submit(&batcher, 0, value)); // half a batch, which is queued behind it
+    assert_eq!(run.try_iter().collect::<Vec<_>>(), [vec![1.0], vec![2.0, 3.0]]);
+    let last = submit(&batcher, 0, 4.0);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| outcome(&last));
+        batcher.queue.waiters.wait_for(1); // for the end of both
+        fakes.stick(false);
+        assert_eq!(waiting.join().unwrap(), Ok(4.0));
+    });
+    assert_eq!(timed(), [false; 3]);
+
+    let alone = submit(&batcher, 0, 5.0);
+    assert_eq!(outcome(&alone), Ok(5.0));
+    fakes.stick(true);
+    let behind = submit(&batcher, 0, 6.0);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| outcome(&behind));
+        batcher.queue.waiters.wait_for(1);
+        fakes.stick(false);
+        assert_eq!(waiting.join().unwrap(), Ok(6.0));
+    });
+    assert_eq!(timed(), [true, false, false]);
+    assert_eq!(next.each_ref().map(outcome), [Ok(2.0), Ok(3.0)]);
 }
