@@ -91,7 +91,7 @@ impl Stream {
         frames.into_iter().for_each(|(number, level)| assert_eq!(self.next(), (number, Some(level))));
     }
 
-    /// Batches, frames of them, and those that were not full when the timeout came; of all streams that share the model.
+    /// Batches, frames of them, and those that were run before they were full; of all streams that share the model.
     fn batches(&self) -> [u64; 3] {
         let stats = self.infer().property::<gst::Structure>("stats");
         ["batches", "batched", "batches-late"].map(|field| stats.get(field).unwrap())
@@ -191,6 +191,17 @@ fn a_frame_does_not_wait_longer_than_the_timeout() {
     assert_eq!(stream.batches(), [1, 1, 1]);
 }
 
+/// By default none waits before it is known that this pays.
+#[test]
+fn a_frame_does_not_wait_for_others_by_default() {
+    let mut stream = Stream::new(&model("batch-default", "n"), "batch-size=4");
+    for level in [50, 60] {
+        stream.push(level);
+        stream.expect([(u64::from(level / 10 - 5), level)]);
+    }
+    assert_eq!(stream.batches(), [2, 2, 2]);
+}
+
 #[test]
 fn batches_that_cannot_fill_are_reported() {
     let model = model("batch-starved", "n");
@@ -265,8 +276,10 @@ fn the_wait_for_a_batch_is_latency() {
     let model = model("batch-latency", "n");
     let single = latency(&model, "batch-timeout=7000"); // means nothing to batches of one
     let batched = latency(&model, "batch-size=4 batch-timeout=7000");
-    assert!(single.0 && batched.0);
+    let automatic = latency(&model, "batch-size=4");
+    assert!(single.0 && batched.0 && automatic.0);
     assert_eq!(batched.1, single.1 + gst::ClockTime::from_mseconds(7));
+    assert_eq!(automatic.1, single.1 + gst::ClockTime::from_mseconds(5), "what it takes at most");
 }
 
 #[test]

@@ -139,6 +139,7 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     let in_parallel = format!("{shared} parallel-runs=3");
     let ways = [
         (shared, "three streams of a pipeline"),
+        ("batch-size=4 shared-model=gpu", "three, and batches that wait where it pays"),
         (&in_parallel, "three, and runs in parallel"),
         ("shared-model=gpu", "three without batches"),
     ];

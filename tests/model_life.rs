@@ -189,7 +189,7 @@ fn latency_is_that_of_the_running_model_and_a_change_is_told() {
     };
     let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
     let before = latency();
-    infer.set_property("batch-timeout", 9000u32);
+    infer.set_property("batch-timeout", 9000i32);
     infer.set_property("batch-size", 1u32);
     assert_eq!(latency(), before, "these are for the next model");
     infer.set_property("model-file", &dog);

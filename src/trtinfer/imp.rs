@@ -292,7 +292,7 @@ impl TrtInfer {
         running.auto.left(pts, (came, self.clock.0.elapsed()), true);
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
-        if !running.warned_starved && !model.latency().is_zero() && starves(&batcher.counts()) {
+        if !running.warned_starved && model.settings.waits_in_vain() && starves(&batcher.counts()) {
             running.warned_starved = true;
             self.obj().post_warning(&messages::starved());
         }

@@ -72,7 +72,7 @@ pub fn starved() -> Error {
         .cause("frames come too slowly, or too few at once")
         .remedy(
             "Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 \
-             max-size-time=0), set a longer batch-timeout, or 0: then no frame waits in vain",
+             max-size-time=0), set a longer batch-timeout, or leave it out: then no frame waits in vain",
         )
 }
 

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use gst::prelude::*;
+use gsttrt_core::backends::batcher::BatchTimeout;
 use gsttrt_core::backends::options::Options;
 use gsttrt_core::backends::{self, Backend, BackendPreference, PREFERENCE, Placement, effect};
 use gsttrt_core::error::{Error, Result};
@@ -23,8 +24,8 @@ pub struct Settings {
     pub backend: BackendPreference,
     pub input_size: String,
     pub batch_size: u32,
-    /// Microseconds.
-    pub batch_timeout: u32,
+    /// Microseconds; -1 is automatic.
+    pub batch_timeout: i32,
     /// Of a backend on the CPU; 0 for as many as fill it.
     pub parallel_runs: u32,
     /// Empty for a model of one's own.
@@ -62,7 +63,7 @@ impl Default for Settings {
             backend: BackendPreference::Auto,
             input_size: String::new(),
             batch_size: 1,
-            batch_timeout: 10_000,
+            batch_timeout: -1,
             parallel_runs: 1,
             shared_model: String::new(),
             cuda_device_id: -1,
@@ -93,8 +94,9 @@ static BATCH_SIZE: Setting<Settings> = setting!(
 static BATCH_TIMEOUT: Setting<Settings> = setting!(
     "batch-timeout",
     "Batch timeout",
-    "Maximum microseconds that a frame waits for others to fill its batch (0 = as long as the model runs other frames)",
-    OptionKind::UInt(0..=10_000_000),
+    "Maximum microseconds that a frame waits for others to fill its batch (-1 = automatic: once the model is free, as long as \
+     waiting pays, up to 5000; 0 = as long as the model runs other frames)",
+    OptionKind::Int(-1..=10_000_000),
     batch_timeout
 );
 
@@ -183,12 +185,20 @@ impl Settings {
     pub fn latency(&self) -> Duration {
         match self.batch_size {
             1 => Duration::ZERO,
-            _ => self.batch_timeout(),
+            _ => self.batch_timeout().longest(),
         }
     }
 
-    pub fn batch_timeout(&self) -> Duration {
-        Duration::from_micros(self.batch_timeout.into())
+    pub fn batch_timeout(&self) -> BatchTimeout {
+        match u64::try_from(self.batch_timeout) {
+            Ok(microseconds) => BatchTimeout::Fixed(Duration::from_micros(microseconds)),
+            Err(_) => BatchTimeout::Auto,
+        }
+    }
+
+    /// Whether each frame waits for others, even if none come.
+    pub fn waits_in_vain(&self) -> bool {
+        self.batch_size > 1 && self.batch_timeout > 0
     }
 
     /// Whether elements with the same name for it share the model.
@@ -292,6 +302,25 @@ mod tests {
             PROPERTIES.set(&mut changed, name, &PROPERTIES.get(&with(name, value), name));
             assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));
         }
+    }
+
+    #[test]
+    fn a_batch_timeout_is_automatic_or_of_microseconds() {
+        gst::init().unwrap();
+        let limit = BatchTimeout::Auto.longest();
+        assert_eq!(limit, Duration::from_micros(5000), "as the property says");
+        for (text, timeout, latency, in_vain) in [
+            ("-1", BatchTimeout::Auto, limit, false),
+            ("0", BatchTimeout::Fixed(Duration::ZERO), Duration::ZERO, false),
+            ("7000", BatchTimeout::Fixed(Duration::from_millis(7)), Duration::from_millis(7), true),
+        ] {
+            let of = |batch_size| Settings { batch_size, ..with("batch-timeout", text) };
+            let (one, four) = (of(1), of(4));
+            assert_eq!([one.batch_timeout(), four.batch_timeout()], [timeout; 2], "{text}");
+            assert_eq!([one.latency(), four.latency()], [Duration::ZERO, latency], "{text}");
+            assert_eq!([one.waits_in_vain(), four.waits_in_vain()], [false, in_vain], "{text}");
+        }
+        assert_eq!(Settings::default().batch_timeout(), BatchTimeout::Auto);
     }
 
     #[test]

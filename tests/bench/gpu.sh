@@ -51,6 +51,8 @@
 #   STREAMS, BATCHES, LENGTH, REPEATS, LIVE, DRAW
 #                what is measured                         (default: 16,1,4,32 and 1,4,16; 2 s, medians of 3; 30 fps; true)
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
+#   BATCH_TIMEOUT
+#                batch-timeout of trtinfer where streams share a model, in microseconds, or -1 for automatic   (default: -1)
 #   DECODER      properties of nvh264dec, with commas between: from GStreamer 1.24 on num-output-surfaces=0 saves two copies of
 #                each frame                              (default: none)
 #   TOGETHER     whether decoding and the engine are measured at the same time as well, without our elements   (default: false)
@@ -99,7 +101,7 @@ JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
-LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
+BATCH_TIMEOUT=${BATCH_TIMEOUT:--1} LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
 SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
 RTDETR=${RTDETR:-$WORK/rtdetr-r50.onnx} RTDETR_BATCH=${RTDETR_BATCH:-16} RTDETR_SOURCES=${RTDETR_SOURCES:-1,8,16,20,24,32}
 SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-20} MOST_TRIES=${MOST_TRIES:-1}
@@ -151,7 +153,7 @@ streams() {
     fi
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
     bench "$name" streams "$CLIP" "$model" "${properties[@]}" "seconds=$LENGTH" "repeats=$REPEATS" "live=$LIVE" \
-        "live-queue=$LIVE_QUEUE" "draw=$DRAW" "together=$TOGETHER" "decoder=$DECODER" "json=$OUT/$name.jsonl" "$@"
+        "live-queue=$LIVE_QUEUE" "draw=$DRAW" "batch-timeout=$BATCH_TIMEOUT" "together=$TOGETHER" "decoder=$DECODER" "json=$OUT/$name.jsonl" "$@"
 }
 
 # rival NAME SCRIPT ARGUMENT…: a step in Python, whose lines of JSON go into OUT/NAME.jsonl.

@@ -3,7 +3,7 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [runs=1] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [together=false] [decoder=PROPERTY=VALUE,…]
+//! [batch-timeout=-1] [runs=1] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [together=false] [decoder=PROPERTY=VALUE,…]
 //! [preprocess=PROPERTY=VALUE,…] [nms=PROPERTY=VALUE,…] [second=MODEL] [second-batch=32] [second-runs=1]
 //! [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
@@ -25,7 +25,7 @@
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
-//!   share of batches that were not full when the timeout came.
+//!   share of batches that were run before they were full.
 //! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how
 //!   long a frame takes from the decoder to trtnms' source pad, where the pace is kept; added: p99 of that beyond p99 of the
 //!   engine alone on the smallest of the batches, one run at a time; and beyond that of as many engines, with frames at the same
@@ -344,7 +344,7 @@ impl Bench {
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
             "row": "chain", "model": model, "properties": properties, "preprocess": preprocess, "pictures": pictures, "nms": nms,
             "streams": streams, "gpus": gpus, "decoded": decoded,
-            "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
+            "shared": shared.is_some(), "batch": batch, "batch_timeout": timeout, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_stages,
             "live": self.arguments.live, "live_kept": live.is_some(), "live_queue": live_queue,

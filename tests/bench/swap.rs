@@ -2,7 +2,7 @@
 //! The model swapped while streams play, or its words changed: no frame may be lost or doubled, and no stream may wait for long.
 //!
 //! `cargo bench --bench swap -- [CLIP [MODEL [OTHER]]] [streams=16] [batch=16] [swaps=100] [every=30] [live=0]
-//! [batch-timeout=10000] [words=false] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=-1] [words=false] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round, flat out or at `live`
 //! frames a second, through `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink` for each stream. All streams
@@ -73,7 +73,7 @@ struct Bench {
     streams: usize,
     /// 0 where each stream has a model of its own.
     batch: usize,
-    timeout: u32,
+    timeout: i32,
     swaps: usize,
     every: u64,
     pace: u32,
@@ -440,7 +440,7 @@ impl Bench {
     }
 
     fn parse() -> Result<(Self, Option<File>), Box<dyn Error>> {
-        let (mut streams, mut batch, mut swaps, mut every, mut pace, mut timeout) = (16, 16, 100, 30, 0, 10_000);
+        let (mut streams, mut batch, mut swaps, mut every, mut pace, mut timeout) = (16, 16, 100, 30, 0, -1);
         let (mut files, mut properties, mut json, mut words) = (Vec::new(), Vec::new(), None, None);
         for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
             let number =
@@ -452,9 +452,11 @@ impl Bench {
                 Some(("swaps", text)) => swaps = number(text)?.max(2),
                 Some(("every", text)) => every = number(text)?.max(1),
                 Some(("live", text)) => pace = number(text)?,
-                Some(("batch-timeout", text)) => timeout = number(text)?,
                 Some(("words", "false")) => words = None,
                 Some(("words", "true")) => words = Some(Words::write()?),
+                Some(("batch-timeout", text)) => {
+                    timeout = text.parse().map_err(|error| format!("{argument} cannot be read: {error}."))?
+                }
                 Some(("json", text)) => {
                     json = Some(File::create(text).map_err(|error| format!("{argument}: {error}"))?)
                 }

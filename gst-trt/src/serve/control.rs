@@ -394,7 +394,7 @@ pub struct Batches {
     pub size: u32,
     pub runs: u64,
     pub frames: u64,
-    /// Runs that were not full when `batch-timeout` came.
+    /// Runs that were begun before they were full.
     pub late: u64,
 }
 

@@ -20,8 +20,8 @@ pub struct Arguments {
     pub length: Duration,
     pub repeats: usize,
     pub live: u32,
-    /// Of trtinfer where it batches.
-    pub timeout: u32,
+    /// `batch-timeout` of trtinfer where it batches.
+    pub timeout: i32,
     /// `parallel-runs` of trtinfer where it batches.
     pub contexts: usize,
     pub draw: bool,
@@ -75,7 +75,7 @@ impl Arguments {
             length: Duration::from_secs(4),
             repeats: 3,
             live: 30,
-            timeout: 10_000,
+            timeout: -1,
             contexts: 1,
             draw: true,
             live_queue: true,
@@ -107,7 +107,7 @@ impl Arguments {
                 "seconds" => parsed.length = Duration::try_from_secs_f64(text.parse()?)?,
                 "repeats" => parsed.repeats = number()?.max(1) as usize,
                 "live" => parsed.live = number()?,
-                "batch-timeout" => parsed.timeout = number()?,
+                "batch-timeout" => parsed.timeout = text.parse().map_err(|error| wrong(&error))?,
                 "runs" => parsed.contexts = number()?.max(1) as usize,
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
                 "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,

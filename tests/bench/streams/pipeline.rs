@@ -54,7 +54,7 @@ pub struct Figures {
     pub latency: [Histogram<u64>; STAGES.len()],
     /// The share of frames that came from the decoder less than half a period after the one before.
     pub close: f64,
-    /// Batches, frames in them, and batches that were not full when the timeout came.
+    /// Batches, frames in them, and batches that were run before they were full.
     pub batches: [u64; 3],
     /// Pictures in those batches for a frame: more than one where frames are sliced.
     pub pictures: f64,
@@ -83,7 +83,7 @@ impl Figures {
         self.batches[1] as f64 / self.batches[0] as f64
     }
 
-    /// The share of batches that were not full when the timeout came.
+    /// The share of batches that were run before they were full.
     pub fn late(&self) -> f64 {
         self.batches[2] as f64 / self.batches[0] as f64
     }

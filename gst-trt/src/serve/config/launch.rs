@@ -150,9 +150,11 @@ mod tests {
         check("preprocess", "regions=list region-list=0,0,1,1").unwrap();
         let (line, element) = check("infer", "batch-timeout=2ms interval=3").unwrap();
         assert_eq!(line, "batch-timeout=2000 interval=3");
-        assert_eq!((element.property::<u32>("batch-timeout"), element.property::<u32>("interval")), (2000, 3));
+        assert_eq!((element.property::<i32>("batch-timeout"), element.property::<u32>("interval")), (2000, 3));
         assert_eq!(check("infer", "batch-timeout = \"1s\"").unwrap().0, "batch-timeout = 1000000");
-        assert_eq!(check("infer", "batch-timeout=500").unwrap().1.property::<u32>("batch-timeout"), 500);
+        assert_eq!(check("infer", "batch-timeout=500").unwrap().1.property::<i32>("batch-timeout"), 500);
+        let (line, element) = check("infer", "batch-timeout=-1").unwrap();
+        assert_eq!((line.as_str(), element.property::<i32>("batch-timeout")), ("batch-timeout=-1", -1));
     }
 
     /// What the program was started in has nothing to do with them.

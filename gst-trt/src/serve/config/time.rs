@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Option<Duration> {
 
 /// A property that is a time: its unit.
 pub fn unit(spec: &glib::ParamSpec) -> Option<Duration> {
-    let is_whole = [glib::Type::U64, glib::Type::U32].contains(&spec.value_type());
+    let is_whole = [glib::Type::U64, glib::Type::U32, glib::Type::I32].contains(&spec.value_type());
     let blurb = spec.blurb().filter(|_| is_whole)?;
     let units = [("nanoseconds", Duration::from_nanos(1)), ("microseconds", Duration::from_micros(1))];
     units.into_iter().find(|(name, _)| blurb.contains(name)).map(|(_, unit)| unit)
