@@ -540,6 +540,7 @@ mod tests {
             preprocess: String::new(),
             infer: String::new(),
             nms: String::new(),
+            has_several: false,
             matching: None,
         };
         let (model, events) = Model::new(config, 0, Vec::new());

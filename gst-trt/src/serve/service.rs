@@ -197,9 +197,11 @@ fn unknown_model(name: &str) -> Failure {
     format!("There is no model “{name}”.").into()
 }
 
-/// Whether a model goes on as that one, at most with another file.
+/// Whether a model goes on as that one, at most with another file. Sources that come or go do not disturb the others: it runs as it was
+/// started.
 fn becomes(model: &Model, wanted: &ModelConfig) -> bool {
-    ModelConfig { file: wanted.file.clone(), ..model.shared.config() } == *wanted
+    let ModelConfig { file, has_several, .. } = wanted.clone();
+    ModelConfig { file, has_several, ..model.shared.config() } == *wanted
 }
 
 impl ServiceState {

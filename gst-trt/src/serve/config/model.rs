@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::keys::RunsOn;
 use super::properties::{ElementProperties, MatchElement};
+use crate::assignments::assignments;
 use crate::chain::ModelElements;
-use crate::model_options::ModelOptions;
+use crate::model_options::{ModelOptions, is_on_server};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
@@ -25,6 +26,8 @@ pub struct ModelConfig {
     pub preprocess: String,
     pub infer: String,
     pub nms: String,
+    /// Whether several sources had it when it was started.
+    pub has_several: bool,
     /// What gives its objects names.
     pub matching: Option<ElementProperties<MatchElement>>,
 }
@@ -35,17 +38,27 @@ impl ModelConfig {
         let has_names = self.matching.is_some();
         let ModelConfig { file, classes, labels, layout_file, backend, batch_size, preprocess, infer, nms, .. } =
             self.clone();
+        let model = ModelOptions { model: file, labels, backend };
+        // Before the user's own, which hold.
+        let runs = if self.has_parallel_runs(&model) { "parallel-runs=0 " } else { "" };
         ModelElements {
-            model: ModelOptions { model: file, labels, backend },
+            model,
             layout_file,
             object_classes: classes,
             queue: Some(batch_size),
             slices: None,
             preprocess,
-            infer: format!("batch-size={batch_size} {infer}"),
+            infer: format!("{runs}batch-size={batch_size} {infer}"),
             nms,
             has_names,
         }
+    }
+
+    /// Whether a CPU runs frames of several sources at the same time, one in each core: all of them together get more. A single source
+    /// gets each result sooner if all cores work on one frame. Whoever sets how many threads compute says otherwise.
+    fn has_parallel_runs(&self, model: &ModelOptions) -> bool {
+        let sets_threads = || assignments(&self.infer).into_iter().any(|(name, _)| &self.infer[name] == "threads");
+        self.has_several && !is_on_server(&self.file) && !sets_threads() && model.is_for_cpu(&self.infer)
     }
 
     /// The file with the names, if there is one.

@@ -289,6 +289,10 @@ impl Config {
         }
         // All of the file is checked, so that each replica finds the same mistakes.
         config.leave_to_others(&own);
+        for model in &mut config.models {
+            let has_it = |source: &&SourceConfig| source.models().any(|name| name == model.name);
+            model.has_several = config.sources.iter().filter(has_it).count() > 1;
+        }
         Ok((config, warnings))
     }
 

@@ -40,6 +40,7 @@ impl Config {
             preprocess: keys.preprocess.clone(),
             infer: keys.infer.clone(),
             nms: keys.nms.clone(),
+            has_several: false, // sources come behind the models
             matching: self.matching(keys)?,
         };
         check_model(&model.file).map_err(|failure| problem("file", failure.to_string()))?;

@@ -113,3 +113,30 @@ fn a_layout_file_lies_by_the_configuration() {
         "{error}"
     );
 }
+
+/// One source gets each result sooner where all cores work on one frame.
+#[test]
+fn several_sources_have_several_runs_at_the_same_time_on_a_cpu() {
+    const OTHER: &str = "[[source]]\nname = \"t\"\naddress = \"rtsp://camera/2\"\n";
+    let folder = scratch("config-several_sources_have_several_runs");
+    let runs = |backend: &str, infer: &str, others: &str| {
+        let keys = format!("name = \"m\"\nbackend = \"{backend}\"\ninfer = \"{infer}\"");
+        let config = right().replace("name = \"m\"", &keys) + others;
+        let elements = load(&folder, "several.toml", config.as_bytes()).unwrap().models[0].elements();
+        let chain = InferenceElements { first: elements, ..InferenceElements::default() };
+        let pipeline = chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(false))).unwrap();
+        element(&pipeline, "infer").property::<u32>("parallel-runs")
+    };
+    for (backend, infer, others, wanted) in [
+        ("rten", "", "", 1),
+        ("rten", "interval=2", OTHER, 0),
+        ("rten", "parallel-runs=3", OTHER, 3),
+        ("rten", "threads=1", OTHER, 1),
+        ("tensorrt", "", OTHER, 1),
+    ] {
+        assert_eq!(runs(backend, infer, others), wanted, "{backend} {infer}");
+    }
+    // Those of another model do not count.
+    let other = format!("model = \"m\"\n{OTHER}model = \"n\"\n[[model]]\nname = \"n\"\nfile = \"{}\"\n", shapes());
+    assert_eq!(runs("rten", "", &other), 1);
+}
