@@ -24,6 +24,7 @@
 //!   that came from the decoders. They share the GPU and its memory, so this may be less than either.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
+//! * threads: of the process, without those that feed the streams. contexts: of CUDA.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
 //!   share of batches that were run before they were full.
 //! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how
@@ -102,6 +103,7 @@ fn show_stages(when: &str, [made, queued, begun, _]: &[[f64; 2]; STAGES.len()]) 
 struct Live {
     /// Microseconds from the decoder to the end.
     p50: f64,
+    p95: f64,
     p99: f64,
     stages: [[f64; 2]; STAGES.len()],
     close: f64,
@@ -230,6 +232,7 @@ impl Bench {
             return Ok(None);
         }
         let stages @ [.., [p50, p99]] = stages(&runs);
+        let p95 = median(runs.iter().map(|run| run.latency[STAGES.len() - 1].value_at_quantile(0.95) as f64));
         let engines = || Ok(engine.measure_live(streams, pace, length)?.value_at_quantile(0.99) as f64);
         let engines_p99 = match batch {
             1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt_core::error::Result<Vec<_>>>()?)),
@@ -239,6 +242,7 @@ impl Bench {
         let wakes = [0.5, 0.99].map(|q| woken.value_at_quantile(q));
         Ok(Some(Live {
             p50,
+            p95,
             p99,
             stages,
             close: figure(|run| run.close),
@@ -325,8 +329,9 @@ impl Bench {
         );
         let [hits, misses] = [0, 1].map(|i| flat_out.iter().map(|run| run.pools[i]).sum::<u64>());
         let pools = hits as f64 / (hits + misses).max(1) as f64;
+        let (threads, cuda_contexts) = (figure(|run| run.threads), figure(|run| run.contexts));
         println!(
-            "{:>14}CPU/1000 of trtpreprocess {:.3}, trtinfer {:.3}, trtnms {:.3}; pools {:.2} %",
+            "{:>14}CPU/1000 of trtpreprocess {:.3}, trtinfer {:.3}, trtnms {:.3}; pools {:.2} %; {threads:.0} threads, CUDA contexts {cuda_contexts:.0}",
             "",
             each[0],
             each[1],
@@ -350,6 +355,7 @@ impl Bench {
             "live": self.arguments.live, "live_kept": live.is_some(), "live_queue": live_queue,
             "live_fill": live.as_ref().map(|live| live.fill), "live_close": live.as_ref().map(|live| live.close),
             "live_stages_p50_p99_us": live.as_ref().map(|live| live.stages),
+            "threads": threads, "cuda_contexts": cuda_contexts, "live_p95_us": live.as_ref().map(|live| live.p95),
             "thread_wakes_p50_p99_us": live.as_ref().map(|live| live.wakes),
             "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
             "engines_live_p99_us": engines_p99, "added_to_all_p99_us": added_to_all,

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 
 use crate::clip::Clip;
 use crate::engine::times;
-use crate::machine::{cpu_seconds, gpu_mib, thread_cpu};
+use crate::machine::{cpu_seconds, gpu_mib, thread_cpu, threads};
 use crate::random::Random;
 use crate::together::Gate;
 
@@ -66,6 +66,10 @@ pub struct Figures {
     pub bytes: [f64; 2],
     /// Objects that a second model may look at, and pictures that it has looked at, for a frame.
     pub objects: [f64; 2],
+    /// Of the process, without those that feed the streams.
+    pub threads: f64,
+    /// CUDA contexts that our elements work in or have seen; 0 without them.
+    pub contexts: f64,
 }
 
 pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
@@ -114,6 +118,12 @@ fn stats(pipeline: &gst::Pipeline, factory: &str) -> Vec<gst::Structure> {
 fn sums<const N: usize>(pipeline: &gst::Pipeline, names: [&str; N]) -> [u64; N] {
     let all: Vec<gst::Structure> = OURS.iter().flat_map(|factory| stats(pipeline, factory)).collect();
     names.map(|name| all.iter().map(|of| of.get::<u64>(name).unwrap()).sum())
+}
+
+/// CUDA contexts of the process, as each of our elements tells.
+fn contexts(pipeline: &gst::Pipeline) -> u64 {
+    let counts = stats(pipeline, "trtinfer").into_iter().map(|stats| stats.get::<u64>("cuda-contexts").unwrap());
+    counts.max().unwrap_or_default()
 }
 
 const POOLS: [&str; 2] = ["pool-hits", "pool-misses"];
@@ -280,6 +290,8 @@ impl<'a> Running<'a> {
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
             bytes: std::array::from_fn(|i| (bytes[i] - moved[i]) as f64 / frames),
             objects: std::array::from_fn(|i| (objects[i] - seen[i]) as f64 / frames),
+            threads: threads() as f64 - self.setup.streams as f64,
+            contexts: contexts(&self.pipeline) as f64,
         })
     }
 }
