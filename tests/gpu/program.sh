@@ -49,7 +49,7 @@ started() {
 row_start() {
     local gst
     for gst in $GSTREAMERS; do
-        judge "first boxes of gst-trt detect" "$gst" "≤ 0.35 s beyond a decoded frame" started "$gst"
+        judge "first boxes of gst-trt detect" "$gst" "≤ 0.30 s from the start" started "$gst"
     done
 }
 
