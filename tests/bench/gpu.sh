@@ -12,7 +12,11 @@
 #   nets        YOLOv8 n, s, m and YOLO11 n, s, m with random weights, in FP16 and INT8: 1, 4 and 16 streams, and next to them the
 #               same networks as a PyTorch chain, and Ultralytics' predict   (only where it is named; needs what tests/gpu/pack.sh
 #               nets made, and the package ultralytics in PYTHON)
-#   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
+#   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames. Next to it decoding and the engine at the
+#               same time, without our elements
+#   waits       1, 16 and 64 streams that share the model of YOLOv8s's shape in batches of 16, with each batch-timeout of WAITS: files, and
+#               at LIVE frames a second   (only where it is named)
+#   many        MANY streams in one process that share that model: threads, CUDA contexts, time on the CPU   (only where it is named)
 #   second      the small model on a crowd, with a tracker and a classifier of YOLO11n-cls's size on its 30 objects: at each frame,
 #               and once
 #   reid        the same with a network of YOLOv8n-cls's size whose results are vectors of 512 numbers, on each new object of the tracker, and
@@ -53,6 +57,7 @@
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
 #   BATCH_TIMEOUT
 #                batch-timeout of trtinfer where streams share a model, in microseconds, or -1 for automatic   (default: -1)
+#   WAITS, MANY  of the rows waits and many               (default: -1 0 2000 10000; 200)
 #   DECODER      properties of nvh264dec, with commas between: from GStreamer 1.24 on num-output-surfaces=0 saves two copies of
 #                each frame                              (default: none)
 #   TOGETHER     whether decoding and the engine are measured at the same time as well, without our elements   (default: false)
@@ -101,7 +106,7 @@ JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
-BATCH_TIMEOUT=${BATCH_TIMEOUT:--1} LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
+BATCH_TIMEOUT=${BATCH_TIMEOUT:--1} WAITS=${WAITS:--1 0 2000 10000} MANY=${MANY:-200} LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
 SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
 RTDETR=${RTDETR:-$WORK/rtdetr-r50.onnx} RTDETR_BATCH=${RTDETR_BATCH:-16} RTDETR_SOURCES=${RTDETR_SOURCES:-1,8,16,20,24,32}
 SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-20} MOST_TRIES=${MOST_TRIES:-1}
@@ -213,6 +218,20 @@ row_nets() {
 
 row_segment() {
     streams "segment-$STREAMS" "$SEGMENT" "streams=$STREAMS" "batch=$BATCHES" "nms=$NMS"
+    # A step of its own, for all of it takes too long for one.
+    TOGETHER=true LIVE=0 streams segment-together "$SEGMENT" streams=16 batch=16 "nms=$NMS"
+}
+
+# Nothing is drawn, so that there is nothing but batches to wait for.
+row_waits() {
+    local timeout
+    for timeout in $WAITS; do
+        BATCH_TIMEOUT=$timeout DRAW=false streams "waits$timeout" "$YOLOV8S" streams=1,16,64 batch=16
+    done
+}
+
+row_many() {
+    LIVE=0 DRAW=false streams "many-$MANY" "$YOLOV8S" "streams=$MANY" batch=16
 }
 
 row_second() {

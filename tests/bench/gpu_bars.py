@@ -14,7 +14,16 @@ import os
 import re
 import sys
 
-RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
+RATIO_16, RATIO_1, CPU, CPU_BEYOND, GRAPH = 0.95, 0.90, 0.10, 0.25, 1.15
+# What 16 live streams add to p99 of the engine alone, and to that of as many engines at that pace, in microseconds.
+ADDED_US, ADDED_TO_ALL_US = {"yolov8s": 400, "small": 1000, "segment": 1000}, {"yolov8s": 150}
+# One stream with batches of 16 to decoding alone; a chain with masks to decoding and the engine at the same time; threads of a stream.
+OF_DECODING, OF_BOTH, THREADS = 0.97, 1.0, 3
+# Batches that wait where it pays, to the best fixed time: frames a second of files, and p95 of live streams.
+AUTO_FPS, AUTO_P95 = 0.97, 1.0
+# Microseconds, where a kernel that does nothing takes 4.8; and percents of the copy bandwidth.
+PREPROCESS_US, PREPROCESS_SHARE, OVERLAY_US = 6.0, 75, 25
+NMS_US = {(100, "60 objects"): 14, (100, "anywhere"): 14, (2000, "60 objects"): 25, (16128, "anywhere"): 100}
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
@@ -81,34 +90,98 @@ def engines(table, lines, name, file):
             table.add(what, line["p50_us"], off[-1]["p50_us"], off[-1]["p50_us"] / line["p50_us"], minimum)
 
 
+def kind_of(line):
+    return f"one model, batch {line['batch']}" if line["shared"] else "a model each"
+
+
+def is_automatic(line):
+    """Whether batches wait only where that pays, which is the default. Lines of former measurements do not tell."""
+    return line.get("batch_timeout") == -1
+
+
+def together(table, lines, line, what, minimum):
+    """A chain with batches, next to decoding and the engine at the same time without our elements."""
+    if not line["shared"]:
+        return
+    both = [other for other in of(lines, "together", streams=line["streams"], batch=line["batch"]) if stem(other) == stem(line)]
+    if both:
+        table.add(what + "fps, of decoding and the engine at once", line["fps"], both[-1]["fps"], line["fps"] / both[-1]["fps"], minimum)
+    elif minimum is not None:
+        table.open(what + "decoding and the engine at once")
+
+
 def chains(table, lines, name, file):
-    others = ("gpus", "second", "reid", "sahi", "nets")
+    others = ("gpus", "second", "reid", "sahi", "nets", "waits", "many")
     rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(others)]
     if not rows:
         table.open(f"{name}: the whole pipeline")
     for line in rows:
         streams, batch = line["streams"], line["batch"]
-        kind = f"one model, batch {batch}" if line["shared"] else "a model each"
-        what = f"{name}, {streams} streams, {kind}: "
+        what = f"{name}, {streams} streams, {kind_of(line)}: "
         minimum = {1: RATIO_1, 16: RATIO_16}.get(streams)
         table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], minimum)
         table.add(what + "CPU s per 1000 in our elements", line["cpu_ours_s_per_1000"], None, None,
                   maximum=CPU if streams == 16 else None)
+        if streams == 1 and line["shared"] and batch == 16:
+            # With masks the engine may be the slower one.
+            is_judged = name != "segment" and is_automatic(line)
+            table.add(what + "fps, of decoding alone", line["fps"], line["decode_fps"], line["fps"] / line["decode_fps"],
+                      OF_DECODING if is_judged else None)
+        together(table, lines, line, what, OF_BOTH if name == "segment" and streams == 16 and batch == 16 else None)
         # The driver's and the decoders' threads do more while the GPU is busy than where nothing but decoding is done.
         table.add(what + "CPU s per 1000 beyond decoding", line["cpu_beyond_decode_s_per_1000"], line["cpu_s_per_1000"], None,
-                  maximum=CPU if streams == 16 else None)
+                  maximum=CPU_BEYOND if streams == 16 else None)
         table.add(what + "buffers that pools had", line["pool_hits"], None, None, minimum=POOL_HITS)
         if line["live_p99_us"] is None:
             if line["live"]:
                 table.open(what + f"live, {line['live']} fps are not kept")
             continue
         table.add(what + "live p50, p99, µs", line["live_p50_us"], line["live_p99_us"], None)
-        # With batches a frame waits for others as long as batch-timeout lets it, so there it is no more than a figure.
-        table.add(what + "p99 added to the engine's, µs", line["added_p99_us"], None, None,
-                  maximum=ADDED_US if streams == 16 and batch == 1 else None)
+        # In batches frames wait for each other, so there it is no more than a figure.
+        is_judged = streams == 16 and batch == 1
+        table.add(what + "p99 added to the engine's, µs", line["added_p99_us"], None, None, maximum=ADDED_US[name] if is_judged else None)
         if line["added_to_all_p99_us"] is not None:
-            table.add(what + "p99 added to that of as many engines, µs", line["added_to_all_p99_us"], line["engines_live_p99_us"], None)
+            table.add(what + "p99 added to that of as many engines, µs", line["added_to_all_p99_us"], line["engines_live_p99_us"], None,
+                      maximum=ADDED_TO_ALL_US.get(name) if is_judged else None)
     return rows
+
+
+def waits(table, lines):
+    """Batches that wait where it pays, next to those that wait for fixed times."""
+    rows = [line for line in of(lines, "chain", shared=True) if line["file"].startswith("waits")]
+    if not rows:
+        table.open("batches that wait where it pays")
+    for line in filter(is_automatic, rows):
+        like = [other for other in rows if all(other[key] == line[key] for key in ("model", "streams", "batch"))]
+        fixed = [other for other in like if not is_automatic(other)]
+        what = f"{stem(line)}, {line['streams']} streams, batch {line['batch']}: "
+        if line["streams"] == 1:
+            table.add(what + "fps, of decoding alone", line["fps"], line["decode_fps"], line["fps"] / line["decode_fps"], OF_DECODING)
+        if not fixed:
+            table.open(what + "against fixed times")
+            continue
+        best = max(other["fps"] for other in fixed)
+        table.add(what + "fps, and the best with a fixed time", line["fps"], best, line["fps"] / best, AUTO_FPS)
+        times = [other["live_p95_us"] for other in fixed if other["live_p95_us"] is not None]
+        if times and line["live_p95_us"] is not None:
+            table.add(what + "live p95, µs, and the least with a fixed time", line["live_p95_us"], min(times), line["live_p95_us"] / min(times),
+                      maximum=AUTO_P95 if line["streams"] == 64 else None)
+        elif line["live"]:
+            table.open(what + f"live, {line['live']} fps are not kept")
+
+
+def many(table, lines):
+    """Hundreds of streams in one process."""
+    rows = [line for line in of(lines, "chain", shared=True) if line["file"].startswith("many")]
+    if not rows:
+        table.open("200 streams in one process")
+    for line in rows:
+        what = f"{stem(line)}, {line['streams']} streams, {kind_of(line)}: "
+        table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"])
+        table.add(what + "CUDA contexts", line["cuda_contexts"], None, None, maximum=1)
+        table.add(what + "threads, to streams", line["threads"], line["streams"], line["threads"] / line["streams"], maximum=THREADS)
+        table.add(what + "CPU s per 1000 in our elements", line["cpu_ours_s_per_1000"], None, None, maximum=CPU)
+        table.add(what + "CPU s per 1000 beyond decoding", line["cpu_beyond_decode_s_per_1000"], line["cpu_s_per_1000"], None)
 
 
 def sharing(table, rows, name):
@@ -273,6 +346,8 @@ def nms(table, lines):
     if not rows:
         table.open("decoding and NMS against torchvision and EfficientNMS")
     for line in rows:
+        table.add(f"NMS of {line['candidates']}, {line['kind']}: ours, µs", line["ours_us"], None, None,
+                  maximum=NMS_US.get((line["candidates"], line["kind"])))
         judged = line["candidates"] in (100, 1000, 5000)
         for rival, minimum in (("torchvision", TORCHVISION), ("efficientnms", EFFICIENTNMS)):
             what = f"NMS of {line['candidates']}, {line['kind']}: ours, and {rival}, µs"
@@ -283,15 +358,31 @@ def nms(table, lines):
                 table.add(what, line["ours_us"], time, time / line["ours_us"], minimum if judged else None)
 
 
-def preprocess(table, lines, folder):
-    ours = {}
+def kernels(table, folder):
+    """Kernels, with one that does nothing in the same run. Returns how long preprocessing takes, by the number of frames."""
     try:
         with open(os.path.join(folder, "kernels.log"), encoding="utf-8") as file:
-            line = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*MB +([\d.]+) +([\d.]+)", file.read())
-        if line:
-            ours = {1: float(line[1]), 32: float(line[2])}
+            said = file.read()
     except FileNotFoundError:
-        pass
+        said = ""
+    idle = re.search(r"(?m)^a kernel that does nothing, in 400 blocks +([\d.]+)", said)
+    made = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*MB +([\d.]+) +([\d.]+) +(\d+)%", said)
+    drawn = re.search(r"(?im)^300 boxes with labels on nv12 +([\d.]+)", said)
+    nothing = float(idle[1]) if idle else None
+    if made:
+        table.add("preprocess, one frame, and a kernel that does nothing, µs", float(made[1]), nothing, None, maximum=PREPROCESS_US)
+        table.add("preprocess, 32 frames, % of the copy bandwidth", float(made[3]), None, None, minimum=PREPROCESS_SHARE)
+    else:
+        table.open("preprocess, one frame and 32")
+    if drawn:
+        table.add("300 boxes drawn, and a kernel that does nothing, µs", float(drawn[1]), nothing, None, maximum=OVERLAY_US)
+    else:
+        table.open("300 boxes drawn")
+    return {1: float(made[1]), 32: float(made[2])} if made else {}
+
+
+def preprocess(table, lines, folder):
+    ours = kernels(table, folder)
     rows = of(lines, "preprocess", side=640)
     if not ours or not rows:
         table.open("preprocess against PyTorch and CV-CUDA")
@@ -384,6 +475,8 @@ def main():
         sharing(table, rows, name)
         torch(table, lines, rows, name, file)
     nets(table, lines)
+    waits(table, lines)
+    many(table, lines)
     second(table, lines)
     reid(table, lines)
     swap(table, lines)

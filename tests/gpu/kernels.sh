@@ -23,8 +23,8 @@ nms_bars() {
 }
 
 row_kernels() {
-    judge "preprocess" kernels "≤ 6 µs, ≥ 50 % of copy" preprocess_bars
-    judge "decode and NMS" kernels "≤ 60 µs, ≥ 5x torchvision" nms_bars
+    judge "preprocess" kernels "≤ 6 µs, ≥ 75 % of copy" preprocess_bars
+    judge "decode and NMS" kernels "≤ 14, 25 and 100 µs, ≥ 5x torchvision" nms_bars
     judge "keypoints, rotated boxes, masks" kernels "≤ 10 µs more; masks ≤ 40 and 80 µs, ≥ 10x PyTorch" \
         python3 tests/bench/gpu_tasks.py "$WORK/bench_gpu_nms"
 }
