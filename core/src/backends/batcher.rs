@@ -111,7 +111,8 @@ impl Batcher {
         let (queue, size) = (Arc::<BatchQueue>::default(), size.max(1));
         let watch = model.watch().cloned();
         let (on_gpu, mut runs) = (model.only_queues(), model.runs_at_once());
-        if on_gpu && matches!(batch_timeout, BatchTimeout::Auto | BatchTimeout::Fixed(Duration::ZERO)) {
+        let waits_for_model = matches!(batch_timeout, BatchTimeout::Auto | BatchTimeout::Fixed(Duration::ZERO));
+        if on_gpu && waits_for_model && size > 1 {
             queue.state.lock().unwrap().queued.resize_with(1 + runs, || None);
         }
         let runner = if on_gpu {

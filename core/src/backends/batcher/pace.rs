@@ -13,7 +13,9 @@
 //! How long the next frame will take is the mean of what it took in such moments: it tells streams that come on their own from
 //! decoders that have no surfaces left, which give no frame until one of theirs is done. Such a time counts as twice `fixed` at most, so
 //! that half of the waits must be worth it. A wait ends after the time that it can save: so it never costs more than it can bring. And no
-//! frame waits longer than [`AUTO_LIMIT`] in all.
+//! frame waits longer than [`AUTO_LIMIT`] in all while the model is free.
+//!
+//! Where several runs are on the GPU at the same time, none of them can be timed alone, and nothing waits.
 //!
 //! On a CPU `fixed` is next to nothing, and so hardly anything waits there.
 
@@ -43,7 +45,7 @@ impl BatchTimeout {
     }
 }
 
-/// How long a frame waits at most where nobody says how long it may. A batch of 16 is full by then at 3,200 frames a second.
+/// How long a frame waits at most while the model is free, where nobody says how long it may. A batch of 16 is full by then at 3,200 frames a second.
 const AUTO_LIMIT: Duration = Duration::from_millis(5);
 
 /// The share of the model's time from which on it is crowded.
@@ -111,7 +113,8 @@ impl BatchPace {
         self.costs.add(frames, time.as_secs_f64());
     }
 
-    /// How long the next frame is waited for at most: the model is free, and so many frames wait, the oldest one for that long.
+    /// How long the next frame is waited for at most: the model is free, and so many frames wait, which it could have
+    /// run for that long.
     pub(super) fn wait(&mut self, now: Instant, frames: usize, waited: Duration) -> Duration {
         self.open.get_or_insert(now);
         let (Some(line), Some(next)) = (self.costs.line, self.next) else { return Duration::ZERO };

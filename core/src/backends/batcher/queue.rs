@@ -31,6 +31,8 @@ pub(super) struct BatchQueueState {
     last_alone: Option<(Instant, usize)>,
     /// A thread waits for more frames.
     pub(super) is_gathering: bool,
+    /// Since when the model could run the frames that wait, as far as a thread has seen it.
+    free_since: Option<Instant>,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -141,6 +143,7 @@ impl BatchQueueState {
         self.begun += 1;
         let number = self.begun;
         let is_alone = self.pace.is_some() && self.run_before().is_none_or(Fence::is_passed);
+        self.free_since = None;
         self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests, is_alone };
         Some(Batch { number, pictures, values })
     }
@@ -185,7 +188,8 @@ impl BatchQueueState {
         self.waiting.retain(QueuedRequest::is_there);
         let (frames, now) = (self.waiting.len(), Instant::now());
         let oldest = self.waiting.first().filter(|_| frames < size)?.submitted;
-        let time = self.pace.as_mut()?.wait(now, frames, now.saturating_duration_since(oldest));
+        let since = oldest.max(*self.free_since.get_or_insert(now));
+        let time = self.pace.as_mut()?.wait(now, frames, now.saturating_duration_since(since));
         Some(time).filter(|time| !time.is_zero())
     }
 
@@ -195,10 +199,10 @@ impl BatchQueueState {
     }
 
     /// Whether enough frames wait for a run that the GPU begins as soon as the one before it has ended. Small runs would cost more than
-    /// the pause between two.
+    /// the pause between two. Where a thread waits for more frames the GPU is free, and that thread decides.
     fn can_go_on(&self, size: usize) -> bool {
         let is_next = |run: &Option<Fence>| run.as_ref().is_none_or(Fence::is_passed);
-        2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
+        !self.is_gathering && 2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
     }
 
     /// Frames whose batch is being run.

@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// Batches of up to four. Its frames have come at once, and it has learned what runs cost: they take very long, however many frames
+/// Batches of up to eight. Its frames have come at once, and it has learned what runs cost: they take very long, however many frames
 /// they have.
 fn gathering(queues: bool, limit: Duration) -> Bench {
-    let bench = Bench::of(4, BatchTimeout::Auto, false, queues);
+    let bench = Bench::of(8, BatchTimeout::Auto, false, queues);
     let mut queue = bench.batcher.queue.state.lock().unwrap();
     let (pace, now) = (queue.pace.as_mut().unwrap(), Instant::now());
     pace.limit = limit;
@@ -38,11 +38,12 @@ fn a_batch_waits_for_frames_while_that_pays() {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| outcome(&first));
             bench.batcher.queue.waiters.wait_for(1);
-            let others = [2.0, 3.0, 4.0].map(|value| bench.submit(1, value));
+            // Nor is half of it queued on a GPU that does nothing else.
+            let others = [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0].map(|value| bench.submit(1, value));
             assert_eq!(waiting.join().unwrap(), Ok(1.0));
-            assert_eq!(others.each_ref().map(outcome), [Ok(2.0), Ok(3.0), Ok(4.0)]);
+            assert!(others.iter().all(|other| outcome(other).is_ok()));
         });
-        assert_eq!(bench.batches(), [[1.0, 2.0, 3.0, 4.0]], "{queues}");
+        assert_eq!(bench.batches(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]], "{queues}");
     }
 }
 
