@@ -455,7 +455,7 @@ impl Bench {
                 Some(("words", "false")) => words = None,
                 Some(("words", "true")) => words = Some(Words::write()?),
                 Some(("batch-timeout", text)) => {
-                    timeout = text.parse().map_err(|error| format!("{argument} cannot be read: {error}."))?
+                    timeout = text.parse::<i32>().map_err(|error| format!("{argument} cannot be read: {error}."))?
                 }
                 Some(("json", text)) => {
                     json = Some(File::create(text).map_err(|error| format!("{argument}: {error}"))?)
