@@ -107,3 +107,23 @@ fn several_runs_at_the_same_time_wait_for_no_frames() {
         assert!(batcher.queue.state.lock().unwrap().pace.is_none(), "{size}");
     }
 }
+
+#[test]
+fn many_threads_get_their_own_outputs_from_batches_that_wait() {
+    for queues in [true, false] {
+        let bench = gathering(queues, Duration::from_micros(200));
+        thread::scope(|scope| {
+            for stream in 0..8u64 {
+                let batcher = &bench.batcher;
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        let value = (stream * 1000 + i) as f32;
+                        assert_eq!(outcome(&submit(batcher, stream, value)), Ok(value));
+                    }
+                });
+            }
+        });
+        assert_eq!(bench.batches().concat().len(), 1600);
+        assert_eq!(bench.batcher.counts().frames, 1600);
+    }
+}
