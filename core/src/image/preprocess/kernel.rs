@@ -22,7 +22,7 @@ use crate::memory::{DeviceBlock, DevicePool};
 use crate::tensor::DType;
 
 /// Frames of one launch.
-pub const MAX_BATCH: usize = 8;
+pub const MAX_BATCH: usize = 32;
 
 /// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing
 /// it makes one.
@@ -31,11 +31,11 @@ pub(super) const COLUMNS: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct PreprocessKernel {
-    function: Function,
+    functions: Functions,
     /// Pixels of a row that a thread makes.
     columns: u32,
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
-    one_by_one: Option<Function>,
+    one_by_one: Option<Functions>,
     parameters: PreprocessParams,
     format: PixelFormat,
     /// Width and height of the frames.
@@ -46,6 +46,12 @@ pub struct PreprocessKernel {
     /// Bytes of an element.
     element: usize,
     bytes_read: (usize, usize),
+}
+
+/// A kernel for one frame, and for up to [`MAX_BATCH`].
+struct Functions {
+    one: Function,
+    batch: Function,
 }
 
 /// `Frame` of the kernel.
@@ -89,18 +95,18 @@ struct Tables {
     bytes_read: (usize, usize),
 }
 
-/// `Parameters` of the kernel.
+/// `Batch` of the kernel. Its beginning, with the first frame, is `One`: a kernel takes no more than it has.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct PreprocessParams {
     conversion: Conversion,
-    frames: [FrameView; MAX_BATCH],
     columns: u64,
     rows: u64,
     left: u32,
     top: u32,
     width: u32,
     height: u32,
+    frames: [FrameView; MAX_BATCH],
 }
 
 /// `Conversion` of the kernels.
@@ -212,13 +218,13 @@ impl PreprocessKernel {
         let steps = [tables.first_step, tables.others_step];
         let parameters = PreprocessParams {
             conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
-            frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
             rows: block.address() + tables.rows as u64,
             left: letterbox.x,
             top: letterbox.y,
             width: letterbox.width,
             height: letterbox.height,
+            frames: [FrameView::default(); MAX_BATCH],
         };
 
         let (samples, one_by_one) = match &reference.samplers {
@@ -227,13 +233,23 @@ impl PreprocessKernel {
                 (samples_one_by_one(format, samplers.len(), samplers[0].channels()), None)
             }
         };
-        let kernel = if columns == 1 { "antialias" } else { "preprocess" };
         let module = context.module(module)?;
+        let functions = |samples: &str| -> Result<Functions> {
+            if columns == 1 {
+                // It takes so long that the size of its parameters does not count.
+                let any = module.function(&format!("antialias_{samples}"))?;
+                return Ok(Functions { one: any.clone(), batch: any });
+            }
+            Ok(Functions {
+                one: module.function(&format!("preprocess_{samples}"))?,
+                batch: module.function(&format!("preprocess_batch_{samples}"))?,
+            })
+        };
         Ok(PreprocessKernel {
             bytes_read: tables.bytes_read,
-            function: module.function(&format!("{kernel}_{samples}"))?,
+            functions: functions(samples)?,
             columns,
-            one_by_one: one_by_one.map(|samples| module.function(&format!("{kernel}_{samples}"))).transpose()?,
+            one_by_one: one_by_one.map(functions).transpose()?,
             parameters,
             format,
             size,
@@ -282,15 +298,16 @@ impl PreprocessKernel {
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor)?;
             }
-            let function = one_by_one.unwrap_or(&self.function);
+            let functions = one_by_one.unwrap_or(&self.functions);
+            let function = if frames.len() == 1 { &functions.one } else { &functions.batch };
             let grid = (
                 parameters.conversion.tensor_width.div_ceil(THREADS.0 * self.columns),
                 parameters.height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
-            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the
-            // planes, which stay with the tensors until the work is done.
+            // SAFETY: the kernel takes these parameters, or their beginning. The tables live as long as `self`, and `view`
+            // checked the planes, which stay with the tensors until the work is done.
             unsafe { stream.launch(function, shape, &parameters)? };
         }
         Ok(())
