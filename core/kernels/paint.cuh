@@ -90,11 +90,14 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
                              const Cells &cells, uint32_t first, uint32_t last) {
     constexpr uint32_t CELL = Format::CELL;
     const uint32_t left = cells.left, top = cells.top, width = cells.width;
+    // Cells of the thread with the most: a side of a usual box has one or two for each.
+    const uint32_t most = (last - first) / THREADS + 1;
     const Rect piece = {left * CELL, (top + first / width) * CELL, (left + width) * CELL, (top + last / width + 1) * CELL};
 
     uint32_t xs[CELLS], ys[CELLS];
 #pragma unroll
     for (uint32_t i = 0; i < CELLS; i++) {
+        if (i == most) break;
         const uint32_t cell = first + i * THREADS + threadIdx.x;
         xs[i] = (left + cell % width) * CELL;
         ys[i] = (top + cell / width) * CELL;
@@ -117,12 +120,17 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
         for (uint32_t r = 0; r < found; r++) {
             const Ring ring = rings[r];
 #pragma unroll
-            for (uint32_t i = 0; i < CELLS; i++)
+            for (uint32_t i = 0; i < CELLS; i++) {
+                if (i == most) break;
+                // Most cells of a piece are beyond the ring or in its hole, which takes less to see than where each pixel is.
+                const Rect cell = {xs[i], ys[i], xs[i] + CELL, ys[i] + CELL};
+                if (!meets(ring.outer, cell) || lies_in(cell, ring.inner)) continue;
 #pragma unroll
                 for (uint32_t k = 0; k < CELL * CELL; k++) {
                     const uint32_t x = xs[i] + k % CELL, y = ys[i] + k / CELL;
                     if (holds(ring.outer, x, y) && !holds(ring.inner, x, y)) covered |= 1u << (i * 4 + k);
                 }
+            }
         }
         __syncthreads();
     }
