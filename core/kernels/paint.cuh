@@ -13,9 +13,9 @@
 
 #include "formats.cuh"
 
-
 inline constexpr uint32_t CELLS = 8; // of a thread
 inline constexpr uint32_t PIECE = THREADS * CELLS;
+inline constexpr uint32_t LOOKS = 4; // at rings by a thread, before those that are near are drawn
 inline constexpr uint32_t TAG = 4;
 
 struct Parameters {
@@ -59,10 +59,13 @@ struct Ring {
     Rect outer, inner;
 };
 
-// All outlines come before all tags.
+// All outlines come before all tags. No branch is around the loads, so that those of several rings are in flight together.
 __device__ inline Ring ring_of(const Parameters &p, uint32_t count, uint32_t turn) {
-    if (turn < count) return {p.boxes[turn].outer, p.boxes[turn].inner};
-    return {p.boxes[turn - count].tag, {}};
+    const bool is_tag = turn >= count;
+    const LabeledBox &labeled = p.boxes[is_tag ? turn - count : turn];
+    Ring ring = {*(is_tag ? &labeled.tag : &labeled.outer), labeled.inner};
+    if (is_tag) ring.inner = {};
+    return ring;
 }
 
 // 0 background .. 255 text, at a pixel of the tag.
@@ -105,16 +108,24 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
 
     // A bit for each pixel of each cell that a later box touches.
     uint32_t covered = 0;
-    __shared__ Ring rings[THREADS];
+    __shared__ Ring rings[THREADS * LOOKS];
     __shared__ uint32_t found;
     const bool is_tag = FIRST == TAG || blockIdx.y == TAG;
     const uint32_t turn = number + (is_tag ? count : 0);
-    for (uint32_t next = turn + 1; next < 2 * count; next += THREADS) {
+    for (uint32_t next = turn + 1; next < 2 * count; next += THREADS * LOOKS) {
         if (threadIdx.x == 0) found = 0;
+        // A bit for each look. The few that are near are read once more, from the cache, so that no thread must hold them all.
+        uint32_t near = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < LOOKS; i++) {
+            const uint32_t at = next + i * THREADS + threadIdx.x;
+            const Ring ring = ring_of(p, count, min(at, 2 * count - 1));
+            if (at < 2 * count && meets(ring.outer, piece) && !lies_in(piece, ring.inner)) near |= 1u << i;
+        }
         __syncthreads();
-        if (next + threadIdx.x < 2 * count) {
-            const Ring ring = ring_of(p, count, next + threadIdx.x);
-            if (meets(ring.outer, piece) && !lies_in(piece, ring.inner)) rings[atomicAdd(&found, 1)] = ring;
+        for (; near; near &= near - 1) {
+            const uint32_t at = next + (__ffs(near) - 1) * THREADS + threadIdx.x;
+            rings[atomicAdd(&found, 1)] = ring_of(p, count, at);
         }
         __syncthreads();
         for (uint32_t r = 0; r < found; r++) {

@@ -32,9 +32,9 @@ use tints::{PlannedBoxes, Tints};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
-/// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. A GPU
-/// runs as many at once, and they are cheap to start in vain.
-const GRID: (u32, u32, u32) = (128, 5, 2);
+/// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. So a block has
+/// one box, unless there are very many: they are cheap to start in vain, and a second box takes as long as the first.
+const GRID: (u32, u32, u32) = (512, 5, 2);
 /// The index of a box's tag among its parts, after its sides.
 const TAG: u32 = 4;
 /// Cells that a block of strokes paints, across and down.
