@@ -11,10 +11,11 @@
 //   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it;
 //        parameters of rank.cuh mirrored by NmsParams (128 bytes)
 //
-// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes STEP boxes at a
+// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes some boxes at a
 // time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes
-// the bit matrix holds which box repeats which. Boxes after it, if the limit is not reached before them, are compared with all
-// kept ones directly.
+// the bit matrix holds which box repeats which. Where many in a row are undecided these are the boxes of a step, STEP in a row.
+// Where objects are crowded, few are undecided after the first step: then they are the next FEW of those, wherever they are.
+// Boxes after the window, if the limit is not reached before them, are compared with all kept ones directly, STEP at a time.
 #include "rank.cuh"
 
 inline constexpr u32 ROWS = 4;               // of the matrix; a warp fills their words of the same boxes at a time
@@ -23,6 +24,7 @@ inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
+inline constexpr u32 FEW = 64;                         // boxes that are listed, a bit of a word for each
 inline constexpr u32 UNROLL = 8;                       // kept boxes that a thread compares at a time
 inline constexpr u32 CANDIDATE_VECTORS = sizeof(Candidate) / sizeof(uint4);
 
@@ -42,15 +44,21 @@ __device__ __forceinline__ bool repeats(const NmsParams& p, float4 a, u32 a_clas
     return iou > p.threshold;
 }
 
-// 64 boxes in a row, two in each lane of a warp.
+// 64 boxes, two in each lane of a warp.
 struct Column {
     float4 boxes[2];
     u32 classes[2];
 
-    __device__ __forceinline__ Column(const NmsParams& p, u32 n, u32 first) {
+    // In a row, from `first` on.
+    __device__ __forceinline__ Column(const NmsParams& p, u32 n, u32 first)
+        : Column(p, [=](u32 i) { return min(first + i, n - 1); }) {}
+
+    // Box i is the sorted box box_at(i).
+    template <typename BoxAt>
+    __device__ __forceinline__ Column(const NmsParams& p, BoxAt box_at) {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            const u32 at = min(first + threadIdx.x % 32 + 32 * i, n - 1);
+            const u32 at = box_at(threadIdx.x % 32 + 32 * i);
             boxes[i] = p.sorted.boxes[at];
             classes[i] = p.sorted.classes[at];
         }
@@ -104,11 +112,15 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
 
 // Shared memory of the block that decides.
 struct SuppressShared {
-    u64 dead[WORDS];  // boxes in the window that a kept one of an earlier step repeats
+    u64 dead[WORDS];  // boxes in the window that are decided, or that a kept one repeats
     // Boxes of the step: undecided, and kept. Rounds read one side and write the other.
     u64 open[2][STEP_WORDS];
     u64 kept[2][STEP_WORDS];
-    // The kept boxes of the step, and where their rows of the matrix are.
+    // The first undecided boxes, which of them repeat each other, and how many the words of each warp have.
+    u32 listed[FEW];
+    u64 repeating[FEW];
+    u32 undecided_of[WARPS];
+    // The boxes that were kept last, and where their rows of the matrix are.
     u32 rows[STEP];
     Candidate detections[STEP];
     // After the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
@@ -195,17 +207,89 @@ __device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, 
     __syncthreads();
 }
 
-// Goes through the sorted boxes in one block. Writes the results and returns how many there are.
-__device__ u32 scan_boxes(const NmsParams& p, u32 n, SuppressShared& shared) {
-    const u32 within = min(n, WINDOW), words = words_for(within);
-    for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) shared.dead[i] = 0;
+// Lists the first undecided boxes of the window and returns how many. Each warp looks at some words in a row.
+__device__ __forceinline__ u32 list_undecided(SuppressShared& shared, u32 words) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 each = (words + WARPS - 1) / WARPS, word = warp * each + lane;
+    const u64 undecided = lane < each && word < words ? ~shared.dead[word] : 0;
+    u32 until = __popcll(undecided);  // with this word, of the warp's boxes
+    for (u32 offset = 1; offset < 32; offset *= 2) {
+        const u32 other = __shfl_up_sync(FULL_WARP_MASK, until, offset);
+        if (lane >= offset) until += other;
+    }
+    if (lane == 31) shared.undecided_of[warp] = until;
+    __syncthreads();
+    u32 place = until - __popcll(undecided), total = 0;
+#pragma unroll
+    for (u32 i = 0; i < WARPS; i++) {
+        if (i < warp) place += shared.undecided_of[i];
+        total += shared.undecided_of[i];
+    }
+    // A word at a time, of which each lane takes two bits.
+    u32 lanes = __ballot_sync(FULL_WARP_MASK, undecided && place < FEW);
+    for (; lanes; lanes &= lanes - 1) {
+        const u32 from = __ffs(lanes) - 1;
+        const u64 bits = __shfl_sync(FULL_WARP_MASK, undecided, from);
+        const u32 start = __shfl_sync(FULL_WARP_MASK, place, from);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            const u32 bit = lane + 32 * i, at = start + __popcll(bits & before(0, bit));
+            if (bits >> bit & 1 && at < FEW) shared.listed[at] = (warp * each + from) * 64 + bit;
+        }
+    }
+    __syncthreads();
+    return min(total, FEW);
+}
+
+// Decides the first `count` listed boxes, one kept box after the other: that takes no longer than the rounds of resolve where
+// few are kept. All threads get the bits of the kept ones.
+__device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared& shared, u32 count) {
+    static_assert(FEW == WARPS * ROWS, "each warp compares ROWS boxes with all");
+    const u32 row = threadIdx.x / 32 * ROWS;
+    const auto box_at = [&](u32 i) { return shared.listed[min(i, count - 1)]; };
+    const Column column(p, box_at);
+    float4 boxes[ROWS];
+    u32 classes[ROWS];
+#pragma unroll
+    for (u32 i = 0; i < ROWS; i++) {
+        boxes[i] = p.sorted.boxes[box_at(row + i)];
+        classes[i] = p.sorted.classes[box_at(row + i)];
+    }
+#pragma unroll
+    for (u32 i = 0; i < ROWS; i++) {
+        const u64 bits = column.word(p, boxes[i], classes[i]);
+        if (threadIdx.x % 32 == 0) shared.repeating[row + i] = bits;
+    }
+    __syncthreads();
+    u64 open = before(0, count), kept = 0;
+    while (open) {
+        const u32 best = __ffsll(open) - 1;
+        kept |= 1ull << best;
+        open &= ~(shared.repeating[best] | 1ull << best);
+    }
+    return kept;
+}
+
+// Goes through the sorted boxes in one block and writes the results.
+struct Scan {
+    const NmsParams& p;
+    SuppressShared& shared;
+    const u32 n, within, words;
+    u32 count = 0;  // kept so far
+    // Thread i has box i of the step that begins with box `fetched`.
+    u32 fetched = 0;
     u64 better[STEP_WORDS] = {};
     u64 key = 0;
     float4 corners = {};
     u32 cls = 0;
-    // Thread i loads the data of box i of a step, ahead of the step. Blocks on other multiprocessors wrote the matrix: it
-    // is read past the first cache.
-    const auto fetch = [&](u32 box) {
+
+    __device__ __forceinline__ Scan(const NmsParams& p, SuppressShared& shared, u32 n)
+        : p(p), shared(shared), n(n), within(min(n, WINDOW)), words(words_for(within)) {}
+
+    // Blocks on other multiprocessors wrote the matrix: it is read past the first cache.
+    __device__ __forceinline__ void fetch(u32 first) {
+        const u32 box = first + threadIdx.x;
+        fetched = first;
         if (threadIdx.x >= STEP || box >= n) return;
         key = p.sorted.keys[box];
         corners = p.sorted.boxes[box];
@@ -217,76 +301,134 @@ __device__ u32 scan_boxes(const NmsParams& p, u32 n, SuppressShared& shared) {
             const u32 word = box / STEP * STEP_WORDS + i;
             better[i] = word * 64 <= box ? __ldcg(&p.matrix[row + word]) : 0;
         }
-    };
-    fetch(threadIdx.x);
-    if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
-    __syncthreads();
-    u32 count = 0;
-    for (u32 first = 0; first < n && count < p.limit; first += STEP) {
-        const u32 box = first + threadIdx.x;
-        bool alive = threadIdx.x < STEP && box < n;
-        if (first < WINDOW) {
-            alive = alive && !(shared.dead[box / 64] >> (box % 64) & 1);
-        } else {
-            compare_step(p, n, shared, first, count);
-            if (threadIdx.x < STEP) {
-                alive = alive && !shared.repeated[threadIdx.x];
-#pragma unroll
-                for (u32 i = 0; i < STEP_WORDS; i++) better[i] = shared.better[threadIdx.x][i];
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < STEP_WORDS; i++) better[i] &= before(first + i * 64, box);
-        const u32 side = resolve(shared, alive, better);
+    }
 
+    // Decides between the boxes of the step that was fetched. Returns how many are kept with them.
+    __device__ __forceinline__ u32 decide(bool alive) {
+        const u32 box = fetched + threadIdx.x;
+#pragma unroll
+        for (u32 i = 0; i < STEP_WORDS; i++) better[i] &= before(fetched + i * 64, box);
+        const u32 side = resolve(shared, alive, better);
         u32 place = count, total = count;
         bool kept = false;
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
             const u64 bits = shared.kept[side][i];
             total += __popcll(bits);
-            place += __popcll(bits & before(first + i * 64, box));
+            place += __popcll(bits & before(fetched + i * 64, box));
             if (threadIdx.x / 64 == i) kept = bits >> (threadIdx.x % 64) & 1;
         }
         total = min(total, p.limit);
-        if (kept && place < total) {
-            p.kept[place] = box;
-            shared.rows[place - count] = matrix_row(box, words);
-            shared.detections[place - count] = detection(p, key, corners, cls);
-        }
-        fetch(box + STEP);
-        __syncthreads();
+        if (kept && place < total) keep(place, box, key, corners, cls);
+        return total;
+    }
 
-        // Boxes of later steps that repeat a new kept one are dead: each thread reads a word of some of them. The fewer words are
-        // left, the more threads share one.
-        const u32 later = (first + STEP) / 64, added = total - count;
-        const u32 left = later < words ? words - later : 0;
+    __device__ __forceinline__ void keep(u32 place, u32 box, u64 key, float4 corners, u32 cls) {
+        p.kept[place] = box;
+        shared.rows[place - count] = matrix_row(box, words);
+        shared.detections[place - count] = detection(p, key, corners, cls);
+    }
+
+    // Boxes from word `later` on that repeat one kept after the first `count` are dead: each thread reads a word of some of
+    // these. The fewer words are left, the more threads share one.
+    __device__ __forceinline__ void mark(u32 total, u32 later) {
+        const u32 added = total - count, left = later < words ? words - later : 0;
         const u32 across_log2 = left > 32 ? 32 - __clz(left - 1) : 5, parts = NMS_THREADS >> across_log2;
         const u32 word = later + threadIdx.x % (1u << across_log2);
-        if (word < words) {
-            u64 repeated = 0;
-            for (u32 i = threadIdx.x >> across_log2; i < added; i += UNROLL * parts) {
-                u64 rows[UNROLL];
+        if (word >= words) return;
+        u64 repeated = 0;
+        for (u32 i = threadIdx.x >> across_log2; i < added; i += UNROLL * parts) {
+            u64 of_rows[UNROLL];
 #pragma unroll
-                for (u32 j = 0; j < UNROLL; j++) {
-                    const u32 at = i + j * parts;
-                    rows[j] = at < added ? __ldcg(&p.matrix[shared.rows[at] + word]) : 0;
-                }
-#pragma unroll
-                for (u32 j = 0; j < UNROLL; j++) repeated |= rows[j];
+            for (u32 j = 0; j < UNROLL; j++) {
+                const u32 at = i + j * parts;
+                of_rows[j] = at < added ? __ldcg(&p.matrix[shared.rows[at] + word]) : 0;
             }
-            if (repeated) atomicOr(&shared.dead[word], repeated);
+#pragma unroll
+            for (u32 j = 0; j < UNROLL; j++) repeated |= of_rows[j];
         }
-        // To the host in whole lines, while the next step runs.
+        if (repeated) atomicOr(&shared.dead[word], repeated);
+    }
+
+    // To the host in whole lines, while the next boxes are decided.
+    __device__ __forceinline__ void report(u32 total) {
         const uint4* made = reinterpret_cast<const uint4*>(shared.detections);
         uint4* results = reinterpret_cast<uint4*>(p.results->detections + count);
         uint4* found = reinterpret_cast<uint4*>(p.found->detections + count);
-        for (u32 i = threadIdx.x; i < added * CANDIDATE_VECTORS; i += NMS_THREADS) results[i] = found[i] = made[i];
+        for (u32 i = threadIdx.x; i < (total - count) * CANDIDATE_VECTORS; i += NMS_THREADS) results[i] = found[i] = made[i];
         count = total;
         __syncthreads();
     }
-    return count;
-}
+
+    // The step that begins with box `first`.
+    __device__ __forceinline__ void take_step(u32 first) {
+        if (fetched != first) fetch(first);
+        const u32 box = first + threadIdx.x;
+        const u32 total = decide(threadIdx.x < STEP && box < within && !(shared.dead[box / 64] >> (box % 64) & 1));
+        fetch(first + STEP);
+        __syncthreads();
+        if (threadIdx.x < STEP_WORDS) shared.dead[first / 64 + threadIdx.x] = ~0ull;
+        mark(total, first / 64 + STEP_WORDS);
+        report(total);
+    }
+
+    __device__ __forceinline__ void take_listed(u32 listed) {
+        const bool has_box = threadIdx.x < listed;
+        const u32 box = shared.listed[min(threadIdx.x, listed - 1)];
+        // On the way while the boxes are compared.
+        const u64 key = p.sorted.keys[box];
+        const float4 corners = p.sorted.boxes[box];
+        const u32 cls = p.sorted.classes[box];
+        const u64 kept = resolve_listed(p, shared, listed);
+        const u32 total = min(count + __popcll(kept), p.limit), place = count + __popcll(kept & before(0, threadIdx.x));
+        if (has_box && kept >> threadIdx.x & 1 && place < total) keep(place, box, key, corners, cls);
+        __syncthreads();
+        if (has_box) atomicOr(&shared.dead[box / 64], 1ull << (box % 64));
+        // Undecided boxes are behind the last one listed, and there are none unless the list is full.
+        mark(total, listed < FEW ? words : shared.listed[FEW - 1] / 64);
+        report(total);
+    }
+
+    __device__ __forceinline__ void take_window() {
+        for (u32 listed = FEW; listed == FEW && count < p.limit;) {
+            listed = list_undecided(shared, words);
+            if (!listed) return;
+            const u32 step = shared.listed[0] / STEP;
+            if (listed == FEW && shared.listed[FEW - 1] / STEP == step) {
+                take_step(step * STEP);
+            } else {
+                take_listed(listed);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void take_others() {
+        for (u32 first = WINDOW; first < n && count < p.limit; first += STEP) {
+            fetch(first);
+            compare_step(p, n, shared, first, count);
+            bool alive = false;
+            if (threadIdx.x < STEP) {
+                alive = first + threadIdx.x < n && !shared.repeated[threadIdx.x];
+#pragma unroll
+                for (u32 i = 0; i < STEP_WORDS; i++) better[i] = shared.better[threadIdx.x][i];
+            }
+            const u32 total = decide(alive);
+            __syncthreads();
+            report(total);
+        }
+    }
+
+    // Returns how many boxes are kept.
+    __device__ __forceinline__ u32 run() {
+        fetch(0);
+        for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) shared.dead[i] = ~before(i * 64, within);
+        if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
+        __syncthreads();
+        take_window();
+        take_others();
+        return count;
+    }
+};
 
 // Candidates -> sorted.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
@@ -307,7 +449,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsPar
 }
 
 // Sorted -> results.
-extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams p) {
+extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(const __grid_constant__ NmsParams p) {
     __shared__ SuppressShared shared;
     __shared__ bool is_last;
     const u32 n = candidates(p);
@@ -320,7 +462,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams 
     }
     __syncthreads();
     if (!is_last) return;
-    const u32 count = scan_boxes(p, n, shared);
+    const u32 count = Scan(p, shared, n).run();
     if (threadIdx.x == 0) {
         finish(p, count, shared.not_finite);
         *p.blocks_done = 0;

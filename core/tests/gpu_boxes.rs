@@ -326,6 +326,19 @@ fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
     let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
     crowds.push(("a chain".into(), (0..count).map(chain).collect()));
     crowds.push(("chains".into(), (0..count).map(|i| chain(i * 7 % 12000)).collect()));
+    // As a head's: after the first ones few are undecided, anywhere among the others.
+    for (what, kinds, classes) in [("on 60 objects", 60, 2), ("on 400 objects", 400, 1)] {
+        let things = anywhere(&mut random, kinds, classes, false);
+        let near = |random: &mut Random| {
+            let Candidate { bbox, class, .. } = random.one_of(&things);
+            let (width, height) = (bbox.x2 - bbox.x1, bbox.y2 - bbox.y1);
+            let [x, y] = [width, height].map(|side| side * random.between(-0.1, 0.1));
+            let [w, h] = [width, height].map(|side| side * random.between(0.8, 1.2));
+            detection(bbox.x1 + x, bbox.y1 + y, w, h, random.between(0.01, 1.0), class)
+        };
+        crowds.push((what.into(), (0..count).map(|_| near(&mut random)).collect()));
+        crowds.push((format!("2000 {what}"), (0..2000).map(|_| near(&mut random)).collect()));
+    }
     crowds
 }
 
