@@ -6,6 +6,7 @@
 //        found    the same in device memory, for plan.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no memory, then takes the next
 //        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
+//        up to SMALL candidates are ranked by suppress, whose first block needs no other one
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
 //   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it;
@@ -23,9 +24,12 @@ inline constexpr u32 WORDS = 128;            // of the longest row of the matrix
 inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
-inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
-inline constexpr u32 FEW = 64;                         // boxes that are listed, a bit of a word for each
-inline constexpr u32 UNROLL = 8;                       // kept boxes that a thread compares at a time
+inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;    // threads for each box of a step
+inline constexpr u32 FEW = 64;                           // boxes that are listed, a bit of a word for each
+inline constexpr u32 SMALL = 128;                        // candidates that a block ranks and suppresses in its memory
+inline constexpr u32 SMALL_WORDS = SMALL / 64;
+inline constexpr u32 SMALL_LANES = NMS_THREADS / SMALL;  // threads for each of them
+inline constexpr u32 UNROLL = 8;                         // kept boxes that a thread compares at a time
 inline constexpr u32 CANDIDATE_VECTORS = sizeof(Candidate) / sizeof(uint4);
 
 __device__ __forceinline__ float area(float4 box) {
@@ -49,18 +53,14 @@ struct Column {
     float4 boxes[2];
     u32 classes[2];
 
-    // In a row, from `first` on.
-    __device__ __forceinline__ Column(const NmsParams& p, u32 n, u32 first)
-        : Column(p, [=](u32 i) { return min(first + i, n - 1); }) {}
-
-    // Box i is the sorted box box_at(i).
+    // Box i is number box_at(i) of all.
     template <typename BoxAt>
-    __device__ __forceinline__ Column(const NmsParams& p, BoxAt box_at) {
+    __device__ __forceinline__ Column(const float4* all, const u32* classes_of_all, BoxAt box_at) {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             const u32 at = box_at(threadIdx.x % 32 + 32 * i);
-            boxes[i] = p.sorted.boxes[at];
-            classes[i] = p.sorted.classes[at];
+            boxes[i] = all[at];
+            classes[i] = classes_of_all[at];
         }
     }
 
@@ -91,7 +91,7 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
         const u32 across = words - step * STEP_WORDS, jobs = STEP / ROWS * across;
         for (; job < jobs; job += warps) {
             const u32 first = step * STEP + job / across * ROWS, word = step * STEP_WORDS + job % across;
-            const Column column(p, n, word * 64);
+            const Column column(p.sorted.boxes, p.sorted.classes, [&](u32 i) { return min(word * 64 + i, n - 1); });
             float4 boxes[ROWS];
             u32 classes[ROWS];
 #pragma unroll
@@ -124,11 +124,14 @@ struct SuppressShared {
     u32 rows[STEP];
     Candidate detections[STEP];
     // After the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
-    // repeat each other.
+    // repeat each other. Few candidates: all of them, and which repeat each other.
     float4 boxes[STEP];
     u32 classes[STEP];
     u32 repeated[STEP];
     u64 better[STEP][STEP_WORDS];
+    // Of few candidates, as they come and in their order.
+    u64 unsorted[SMALL];
+    u64 keys[SMALL];
     u32 not_finite;
 };
 
@@ -196,7 +199,7 @@ __device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, 
     __syncthreads();
     // Boxes that are dropped need none; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
-        const Column column(p, n, first + word * 64);
+        const Column column(p.sorted.boxes, p.sorted.classes, [&](u32 i) { return min(first + word * 64 + i, n - 1); });
         for (u32 row = warp; row < STEP; row += WARPS) {
             if (shared.repeated[row]) continue;
             const u32 other = min(first + row, n - 1);
@@ -247,7 +250,7 @@ __device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared
     static_assert(FEW == WARPS * ROWS, "each warp compares ROWS boxes with all");
     const u32 row = threadIdx.x / 32 * ROWS;
     const auto box_at = [&](u32 i) { return shared.listed[min(i, count - 1)]; };
-    const Column column(p, box_at);
+    const Column column(p.sorted.boxes, p.sorted.classes, box_at);
     float4 boxes[ROWS];
     u32 classes[ROWS];
 #pragma unroll
@@ -268,6 +271,35 @@ __device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared
         open &= ~(shared.repeating[best] | 1ull << best);
     }
     return kept;
+}
+
+// Ranks all candidates, which are few, into shared memory, and compares them.
+__device__ __forceinline__ void rank_small(const NmsParams& p, SuppressShared& shared, u32 n) {
+    const u32 mine = threadIdx.x / SMALL_LANES, part = threadIdx.x % SMALL_LANES, at = min(mine, n - 1);
+    const u64 key = p.from.keys[at];
+    const float4 box = p.from.boxes[at];
+    const u32 cls = p.from.classes[at];
+    if (part == 0) shared.unsorted[mine] = key;
+    __syncthreads();
+    u32 smaller = 0;
+    for (u32 i = part; i < n; i += SMALL_LANES) smaller += shared.unsorted[i] < key;
+    for (u32 offset = SMALL_LANES / 2; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
+    if (part == 0 && mine < n) {
+        shared.keys[smaller] = key;
+        shared.boxes[smaller] = box;
+        shared.classes[smaller] = cls;
+    }
+    __syncthreads();
+    const u32 warp = threadIdx.x / 32;
+    for (u32 word = 0; word * 64 < n; word++) {
+        const Column column(shared.boxes, shared.classes, [&](u32 i) { return min(word * 64 + i, n - 1); });
+        // A word behind the row's own one has no better boxes.
+        for (u32 row = word * 64 + warp; row < n; row += WARPS) {
+            const u64 bits = column.word(p, shared.boxes[row], shared.classes[row]);
+            if (threadIdx.x % 32 == 0) shared.better[row][word] = bits;
+        }
+    }
+    __syncthreads();
 }
 
 // Goes through the sorted boxes in one block and writes the results.
@@ -418,20 +450,47 @@ struct Scan {
         }
     }
 
-    // Returns how many boxes are kept.
-    __device__ __forceinline__ u32 run() {
+    // All candidates, at most SMALL.
+    __device__ __forceinline__ void take_small() {
+        rank_small(p, shared, n);
+        if (threadIdx.x < n) {
+            key = shared.keys[threadIdx.x];
+            corners = shared.boxes[threadIdx.x];
+            cls = shared.classes[threadIdx.x];
+#pragma unroll
+            for (u32 i = 0; i < SMALL_WORDS; i++) {
+                if (i * 64 <= threadIdx.x) better[i] = shared.better[threadIdx.x][i];
+            }
+        }
+        const u32 total = decide(threadIdx.x < n);
+        __syncthreads();
+        report(total);
+    }
+
+    // All candidates, ranked by the kernel before, with the matrix.
+    __device__ __forceinline__ void take_ranked() {
         fetch(0);
         for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) shared.dead[i] = ~before(i * 64, within);
-        if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
         __syncthreads();
         take_window();
         take_others();
-        return count;
+    }
+
+    __device__ __forceinline__ void run() {
+        // Loaded early, and needed at the end.
+        if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
+        if (n > SMALL) {
+            take_ranked();
+        } else if (n) {
+            take_small();
+        }
+        if (threadIdx.x == 0) finish(p, count, shared.not_finite);
     }
 };
 
-// Candidates -> sorted.
+// Candidates -> sorted, where they are not few.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
+    if (candidates(p) <= SMALL) return clear_next(p);
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
         p.sorted.keys[place] = key;
         p.sorted.boxes[place] = box;
@@ -448,12 +507,16 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsPar
     if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(n, p.limit), not_finite);
 }
 
-// Sorted -> results.
+// Sorted, or few candidates -> results.
 extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(const __grid_constant__ NmsParams p) {
     __shared__ SuppressShared shared;
     __shared__ bool is_last;
     const u32 n = candidates(p);
-    if (n) fill_matrix(p, n);
+    if (n <= SMALL) {
+        if (blockIdx.x == 0) Scan(p, shared, n).run();
+        return;
+    }
+    fill_matrix(p, n);
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
@@ -462,9 +525,6 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(const __gr
     }
     __syncthreads();
     if (!is_last) return;
-    const u32 count = Scan(p, shared, n).run();
-    if (threadIdx.x == 0) {
-        finish(p, count, shared.not_finite);
-        *p.blocks_done = 0;
-    }
+    Scan(p, shared, n).run();
+    if (threadIdx.x == 0) *p.blocks_done = 0;
 }

@@ -44,6 +44,11 @@ __device__ __forceinline__ void finish(const NmsParams& p, u32 count, u32 not_fi
     *reinterpret_cast<uint2*>(p.results) = make_uint2(count, not_finite);
 }
 
+// By one thread of a kernel that counts no more candidates.
+__device__ __forceinline__ void clear_next(const NmsParams& p) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
+}
+
 // Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Independent loads are written before
 // the code that needs them, here and below: an access to the L2 cache takes longer than all the arithmetic.
 template <typename Take>
@@ -75,5 +80,5 @@ __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
         for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
         if (first + warp < n && lane == 0) take(key, box, cls, smaller);
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
+    clear_next(p);
 }

@@ -304,10 +304,10 @@ fn compare_crowds(context: &Context, crowds: &[Crowd], each: usize) {
     }
 }
 
-/// At borders of words, of rows of the matrix, and of the window.
+/// At borders of words, of what a block ranks alone, of steps, of rows of the matrix, and of the window.
 fn crowds_at_borders() -> Vec<Crowd> {
     let mut random = Random(3);
-    let small = [0, 1, 2, 63, 64, 65, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
+    let small = [0, 1, 2, 63, 64, 65, 127, 128, 129, 256, 257, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
     let counts = small.into_iter().chain([8191, 8192, 8193, 8256, 8257, CROWD]);
     counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect()
 }
