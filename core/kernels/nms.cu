@@ -4,7 +4,8 @@
 //   out  sorted   the same by key (rank_candidates), for suppress
 //        results  in mapped host memory: the counts, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
-//   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no memory, then takes the next
+//   grid rank_*   any; a warp ranks some candidates by counting the smaller keys, which is exact and needs no memory, then takes the
+//                 next ones
 //        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
 //        up to SMALL candidates are ranked by suppress, whose first block needs no other one
 //        NMS_THREADS in a block

@@ -49,18 +49,20 @@ __device__ __forceinline__ void clear_next(const NmsParams& p) {
     if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
 }
 
-// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Independent loads are written before
+// EACH candidates of a warp at a time: a key that is loaded is compared with all of them. Independent loads are written before
 // the code that needs them, here and below: an access to the L2 cache takes longer than all the arithmetic.
-template <typename Take>
-__device__ __forceinline__ void rank(const NmsParams& p, Take take) {
-    __shared__ u64 tile[TILE];
+template <u32 EACH, typename Take>
+__device__ __forceinline__ void rank_each(const NmsParams& p, u64 (&tile)[TILE], Take take) {
     const u32 n = candidates(p), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (u32 first = blockIdx.x * WARPS; first < n; first += gridDim.x * WARPS) {
-        const u32 mine = min(first + warp, n - 1);
-        const u64 key = p.from.keys[mine];
-        const float4 box = p.from.boxes[mine];
-        const u32 cls = p.from.classes[mine];
-        u32 smaller = 0;
+    for (u32 first = blockIdx.x * WARPS * EACH; first < n; first += gridDim.x * WARPS * EACH) {
+        // Lane i takes candidate i of the warp, and all lanes have the keys of all.
+        const u32 of_warp = first + warp * EACH, mine = of_warp + lane % EACH;
+        u64 keys[EACH];
+        u32 smaller[EACH] = {};
+#pragma unroll
+        for (u32 e = 0; e < EACH; e++) keys[e] = p.from.keys[min(of_warp + e, n - 1)];
+        const float4 box = p.from.boxes[min(mine, n - 1)];
+        const u32 cls = p.from.classes[min(mine, n - 1)];
         for (u32 start = 0; start < n; start += TILE) {
             u64 ahead[TILE / NMS_THREADS];
 #pragma unroll
@@ -74,11 +76,33 @@ __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
             __syncthreads();
             for (u32 i = lane; i < min(TILE, n - start); i += 8 * 32) {
 #pragma unroll
-                for (u32 j = 0; j < 8; j++) smaller += tile[i + j * 32] < key;
+                for (u32 j = 0; j < 8; j++) {
+                    const u64 other = tile[i + j * 32];
+#pragma unroll
+                    for (u32 e = 0; e < EACH; e++) smaller[e] += other < keys[e];
+                }
             }
         }
-        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
-        if (first + warp < n && lane == 0) take(key, box, cls, smaller);
+        u64 key = 0;
+        u32 place = 0;
+#pragma unroll
+        for (u32 e = 0; e < EACH; e++) {
+            for (u32 offset = 16; offset > 0; offset /= 2) smaller[e] += __shfl_xor_sync(FULL_WARP_MASK, smaller[e], offset);
+            if (lane == e) key = keys[e], place = smaller[e];
+        }
+        if (lane < EACH && mine < n) take(key, box, cls, place);
+    }
+}
+
+// Ranks all candidates: take(key, box, class, rank) in a lane of a warp. A warp has one of them, or several where there are more
+// than warps: then the loads of keys take longer than the comparisons.
+template <typename Take>
+__device__ __forceinline__ void rank(const NmsParams& p, Take take) {
+    __shared__ u64 tile[TILE];
+    if (candidates(p) <= gridDim.x * WARPS) {
+        rank_each<1>(p, tile, take);
+    } else {
+        rank_each<4>(p, tile, take);
     }
     clear_next(p);
 }
