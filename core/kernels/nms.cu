@@ -14,19 +14,21 @@
 //        parameters of rank.cuh mirrored by NmsParams (128 bytes)
 //
 // Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes some boxes at a
-// time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes
-// the bit matrix holds which box repeats which. Where many in a row are undecided these are the boxes of a step, STEP in a row.
-// Where objects are crowded, few are undecided after the first step: then they are the next FEW of those, wherever they are.
-// Boxes after the window, if the limit is not reached before them, are compared with all kept ones directly, STEP at a time.
+// time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first boxes the bit
+// matrix holds which of the WINDOW boxes repeat them. Where many in a row are undecided these are the boxes of a step, STEP in a
+// row. Where objects are crowded, few are undecided after the first step: then they are the next FEW of those, wherever they are.
+// What repeats a kept box without a row is found when it is listed. Boxes after the window, if the limit is not reached before
+// them, are compared with all kept ones directly, STEP at a time.
 #include "rank.cuh"
 
 inline constexpr u32 ROWS = 4;               // of the matrix; a warp fills their words of the same boxes at a time
 inline constexpr u32 WORDS = 128;            // of the longest row of the matrix
-inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
+inline constexpr u32 WINDOW = WORDS * 64;    // boxes that have a column of the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;    // threads for each box of a step
 inline constexpr u32 FEW = 64;                           // boxes that are listed, a bit of a word for each
+inline constexpr u32 FEW_LANES = NMS_THREADS / FEW;      // threads for each of them
 inline constexpr u32 SMALL = 128;                        // candidates that a block ranks and suppresses in its memory
 inline constexpr u32 SMALL_WORDS = SMALL / 64;
 inline constexpr u32 SMALL_LANES = NMS_THREADS / SMALL;  // threads for each of them
@@ -86,9 +88,9 @@ __device__ __forceinline__ u32 words_for(u32 boxes) {
 
 // All words, by all blocks: a job is a word of ROWS rows.
 __device__ void fill_matrix(const NmsParams& p, u32 n) {
-    const u32 within = min(n, WINDOW), words = words_for(within), warps = gridDim.x * WARPS;
+    const u32 within = min(n, WINDOW), rows = min(within, p.matrix_rows), words = words_for(within), warps = gridDim.x * WARPS;
     u32 job = threadIdx.x / 32 * gridDim.x + blockIdx.x;
-    for (u32 step = 0; step * STEP < within; step++) {
+    for (u32 step = 0; step * STEP < rows; step++) {
         const u32 across = words - step * STEP_WORDS, jobs = STEP / ROWS * across;
         for (; job < jobs; job += warps) {
             const u32 first = step * STEP + job / across * ROWS, word = step * STEP_WORDS + job % across;
@@ -97,14 +99,14 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
             u32 classes[ROWS];
 #pragma unroll
             for (u32 i = 0; i < ROWS; i++) {
-                const u32 row = min(first + i, within - 1);
+                const u32 row = min(first + i, rows - 1);
                 boxes[i] = p.sorted.boxes[row];
                 classes[i] = p.sorted.classes[row];
             }
 #pragma unroll
             for (u32 i = 0; i < ROWS; i++) {
                 const u64 bits = column.word(p, boxes[i], classes[i]);
-                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[matrix_row(first + i, words) + word] = bits;
+                if (threadIdx.x % 32 == 0 && first + i < rows) p.matrix[matrix_row(first + i, words) + word] = bits;
             }
         }
         job -= jobs;
@@ -124,8 +126,8 @@ struct SuppressShared {
     // The boxes that were kept last, and where their rows of the matrix are.
     u32 rows[STEP];
     Candidate detections[STEP];
-    // After the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
-    // repeat each other. Few candidates: all of them, and which repeat each other.
+    // Boxes kept so far, a part at a time; which boxes of the step, or of those that are listed, one of them repeats; and which
+    // boxes of the step repeat each other. Few candidates: all of them, and which repeat each other.
     float4 boxes[STEP];
     u32 classes[STEP];
     u32 repeated[STEP];
@@ -175,15 +177,13 @@ __device__ __forceinline__ u64 before(u32 first, u32 box) {
     return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
 }
 
-// After the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
-// other.
-__device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, u32 first, u32 count) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 mine = threadIdx.x / STEP_LANES, part = threadIdx.x % STEP_LANES, at = min(first + mine, n - 1);
+// Whether one of the kept boxes from `from` on to before `count` repeats a box, which LANES threads in a row share.
+template <u32 LANES>
+__device__ __forceinline__ bool repeats_kept(const NmsParams& p, SuppressShared& shared, u32 at, u32 from, u32 count) {
     const float4 box = p.sorted.boxes[at];
-    const u32 cls = p.sorted.classes[at];
+    const u32 cls = p.sorted.classes[at], lane = threadIdx.x % 32;
     bool repeated = false;
-    for (u32 start = 0; start < count; start += STEP) {
+    for (u32 start = from; start < count; start += STEP) {
         __syncthreads();
         if (threadIdx.x < STEP && start + threadIdx.x < count) {
             const u32 other = p.kept[start + threadIdx.x];
@@ -191,12 +191,20 @@ __device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, 
             shared.classes[threadIdx.x] = p.sorted.classes[other];
         }
         __syncthreads();
-        for (u32 i = part; i < min(STEP, count - start) && !repeated; i += STEP_LANES) {
+        for (u32 i = threadIdx.x % LANES; i < min(STEP, count - start) && !repeated; i += LANES) {
             repeated = repeats(p, box, cls, shared.boxes[i], shared.classes[i]);
         }
     }
     const u32 bits = __ballot_sync(FULL_WARP_MASK, repeated);
-    if (part == 0) shared.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
+    return bits >> (lane / LANES * LANES) & ((1u << LANES) - 1);
+}
+
+// After the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
+// other.
+__device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, u32 first, u32 count) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = threadIdx.x / STEP_LANES;
+    const bool repeated = repeats_kept<STEP_LANES>(p, shared, min(first + mine, n - 1), 0, count);
+    if (threadIdx.x % STEP_LANES == 0) shared.repeated[mine] = repeated;
     __syncthreads();
     // Boxes that are dropped need none; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
@@ -245,12 +253,17 @@ __device__ __forceinline__ u32 list_undecided(SuppressShared& shared, u32 words)
     return min(total, FEW);
 }
 
-// Decides the first `count` listed boxes, one kept box after the other: that takes no longer than the rounds of resolve where
-// few are kept. All threads get the bits of the kept ones.
-__device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared& shared, u32 count) {
+// Decides the first `listed` of the list, one kept box after the other: that takes no longer than the rounds of resolve where few
+// are kept. They are not marked yet where they repeat boxes kept from `unmarked` on to before `count`. All threads get the bits of
+// the kept ones.
+__device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared& shared, u32 listed, u32 unmarked, u32 count) {
     static_assert(FEW == WARPS * ROWS, "each warp compares ROWS boxes with all");
-    const u32 row = threadIdx.x / 32 * ROWS;
-    const auto box_at = [&](u32 i) { return shared.listed[min(i, count - 1)]; };
+    const u32 lane = threadIdx.x % 32, row = threadIdx.x / 32 * ROWS;
+    const auto box_at = [&](u32 i) { return shared.listed[min(i, listed - 1)]; };
+    if (unmarked < count) {
+        const bool repeated = repeats_kept<FEW_LANES>(p, shared, box_at(threadIdx.x / FEW_LANES), unmarked, count);
+        if (threadIdx.x % FEW_LANES == 0) shared.repeated[threadIdx.x / FEW_LANES] = repeated;
+    }
     const Column column(p.sorted.boxes, p.sorted.classes, box_at);
     float4 boxes[ROWS];
     u32 classes[ROWS];
@@ -262,10 +275,15 @@ __device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared
 #pragma unroll
     for (u32 i = 0; i < ROWS; i++) {
         const u64 bits = column.word(p, boxes[i], classes[i]);
-        if (threadIdx.x % 32 == 0) shared.repeating[row + i] = bits;
+        if (lane == 0) shared.repeating[row + i] = bits;
     }
     __syncthreads();
-    u64 open = before(0, count), kept = 0;
+    u64 open = before(0, listed), kept = 0;
+    if (unmarked < count) {
+        const u32 low = __ballot_sync(FULL_WARP_MASK, shared.repeated[lane]);
+        const u32 high = __ballot_sync(FULL_WARP_MASK, shared.repeated[lane + 32]);
+        open &= ~(static_cast<u64>(high) << 32 | low);
+    }
     while (open) {
         const u32 best = __ffsll(open) - 1;
         kept |= 1ull << best;
@@ -307,8 +325,9 @@ __device__ __forceinline__ void rank_small(const NmsParams& p, SuppressShared& s
 struct Scan {
     const NmsParams& p;
     SuppressShared& shared;
-    const u32 n, within, words;
-    u32 count = 0;  // kept so far
+    const u32 n, within, words, rows;
+    u32 count = 0;   // kept so far
+    u32 marked = 0;  // of them, whose rows have marked what repeats them
     // Thread i has box i of the step that begins with box `fetched`.
     u32 fetched = 0;
     u64 better[STEP_WORDS] = {};
@@ -317,7 +336,7 @@ struct Scan {
     u32 cls = 0;
 
     __device__ __forceinline__ Scan(const NmsParams& p, SuppressShared& shared, u32 n)
-        : p(p), shared(shared), n(n), within(min(n, WINDOW)), words(words_for(within)) {}
+        : p(p), shared(shared), n(n), within(min(n, WINDOW)), words(words_for(within)), rows(min(within, p.matrix_rows)) {}
 
     // Blocks on other multiprocessors wrote the matrix: it is read past the first cache.
     __device__ __forceinline__ void fetch(u32 first) {
@@ -327,7 +346,7 @@ struct Scan {
         key = p.sorted.keys[box];
         corners = p.sorted.boxes[box];
         cls = p.sorted.classes[box];
-        if (box >= within) return;
+        if (box >= rows) return;
         const u32 row = matrix_row(box, words);
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
@@ -365,6 +384,7 @@ struct Scan {
     // Boxes from word `later` on that repeat one kept after the first `count` are dead: each thread reads a word of some of
     // these. The fewer words are left, the more threads share one.
     __device__ __forceinline__ void mark(u32 total, u32 later) {
+        marked = total;
         const u32 added = total - count, left = later < words ? words - later : 0;
         const u32 across_log2 = left > 32 ? 32 - __clz(left - 1) : 5, parts = NMS_THREADS >> across_log2;
         const u32 word = later + threadIdx.x % (1u << across_log2);
@@ -412,13 +432,14 @@ struct Scan {
         const u64 key = p.sorted.keys[box];
         const float4 corners = p.sorted.boxes[box];
         const u32 cls = p.sorted.classes[box];
-        const u64 kept = resolve_listed(p, shared, listed);
+        const u64 kept = resolve_listed(p, shared, listed, marked, count);
         const u32 total = min(count + __popcll(kept), p.limit), place = count + __popcll(kept & before(0, threadIdx.x));
         if (has_box && kept >> threadIdx.x & 1 && place < total) keep(place, box, key, corners, cls);
         __syncthreads();
         if (has_box) atomicOr(&shared.dead[box / 64], 1ull << (box % 64));
         // Undecided boxes are behind the last one listed, and there are none unless the list is full.
-        mark(total, listed < FEW ? words : shared.listed[FEW - 1] / 64);
+        const u32 last = shared.listed[listed - 1];
+        if (listed == FEW && last < rows) mark(total, last / 64);
         report(total);
     }
 
@@ -427,7 +448,7 @@ struct Scan {
             listed = list_undecided(shared, words);
             if (!listed) return;
             const u32 step = shared.listed[0] / STEP;
-            if (listed == FEW && shared.listed[FEW - 1] / STEP == step) {
+            if (listed == FEW && shared.listed[FEW - 1] / STEP == step && step * STEP < rows) {
                 take_step(step * STEP);
             } else {
                 take_listed(listed);

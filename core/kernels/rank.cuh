@@ -16,7 +16,7 @@ struct NmsParams {
     u32* next_count;   // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] indices of kept boxes among the sorted
-    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
+    u64* matrix;       // which boxes one repeats: see matrix_row
     Results* results;
     Results* found;
     u32 capacity;
@@ -24,7 +24,7 @@ struct NmsParams {
     u32 agnostic;
     float threshold;  // of IoU; for rotated boxes, `reach` of it, see suppress/rotated.rs
     u32 of_row;       // candidates that a row may give
-    u32 unused;
+    u32 matrix_rows;  // boxes that have a row of the matrix: whole steps, in the window
 };
 
 static_assert(sizeof(NmsParams) == 128, "mirrored in device.rs");
@@ -44,7 +44,7 @@ __device__ __forceinline__ void finish(const NmsParams& p, u32 count, u32 not_fi
     *reinterpret_cast<uint2*>(p.results) = make_uint2(count, not_finite);
 }
 
-// By one thread of a kernel that counts no more candidates.
+// The counters of the next frame, by one thread of each frame's.
 __device__ __forceinline__ void clear_next(const NmsParams& p) {
     if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
 }

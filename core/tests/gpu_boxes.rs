@@ -327,19 +327,29 @@ fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
     crowds.push(("a chain".into(), (0..count).map(chain).collect()));
     crowds.push(("chains".into(), (0..count).map(|i| chain(i * 7 % 12000)).collect()));
     // As a head's: after the first ones few are undecided, anywhere among the others.
-    for (what, kinds, classes) in [("on 60 objects", 60, 2), ("on 400 objects", 400, 1)] {
-        let things = anywhere(&mut random, kinds, classes, false);
-        let near = |random: &mut Random| {
-            let Candidate { bbox, class, .. } = random.one_of(&things);
-            let (width, height) = (bbox.x2 - bbox.x1, bbox.y2 - bbox.y1);
-            let [x, y] = [width, height].map(|side| side * random.between(-0.1, 0.1));
-            let [w, h] = [width, height].map(|side| side * random.between(0.8, 1.2));
-            detection(bbox.x1 + x, bbox.y1 + y, w, h, random.between(0.01, 1.0), class)
-        };
-        crowds.push((what.into(), (0..count).map(|_| near(&mut random)).collect()));
-        crowds.push((format!("2000 {what}"), (0..2000).map(|_| near(&mut random)).collect()));
+    for (objects, classes) in [(60, 2), (400, 1)] {
+        let things = anywhere(&mut random, objects, classes, false);
+        for count in [2000, count] {
+            let one = |_| {
+                let (thing, score) = (random.one_of(&things), random.between(0.01, 1.0));
+                near(&mut random, &thing, score)
+            };
+            crowds.push((format!("{count} on {objects} objects"), (0..count).map(one).collect()));
+        }
     }
+    // All of an object before any of the next: boxes are kept far behind the best ones.
+    let things = anywhere(&mut random, count.div_ceil(40), 80, false);
+    let one = |i: usize| near(&mut random, &things[i / 40], 1.0 - i as f32 * 5e-5);
+    crowds.push(("one object after the other".into(), (0..count).map(one).collect()));
     crowds
+}
+
+/// A box on that object.
+fn near(random: &mut Random, Candidate { bbox, class, .. }: &Candidate, score: f32) -> Candidate {
+    let sides = [bbox.x2 - bbox.x1, bbox.y2 - bbox.y1];
+    let [x, y] = sides.map(|side| side * random.between(-0.1, 0.1));
+    let [width, height] = sides.map(|side| side * random.between(0.8, 1.2));
+    detection(bbox.x1 + x, bbox.y1 + y, width, height, score, *class)
 }
 
 #[test]

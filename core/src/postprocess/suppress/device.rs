@@ -36,7 +36,8 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes in the bit matrix, boxes of a step of the suppression, and words that a block fills at a time, each for four rows.
+/// Boxes that have a column of the bit matrix, boxes of a step of the suppression, and words that a block fills at a time, each for
+/// four rows.
 const WINDOW: usize = 8192;
 const STEP: usize = 256;
 const FILLED: usize = 16;
@@ -288,6 +289,7 @@ impl DeviceDecoder {
             next_count,
             results: self.results.address(),
             limit: limit as u32,
+            matrix_rows: matrix_rows(limit) as u32,
             agnostic: nms.class_agnostic.into(),
             threshold: if self.angles.is_some() { reach(nms.iou_threshold) } else { nms.iou_threshold },
             ..self.params.nms
@@ -492,6 +494,13 @@ impl Kernel {
 /// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done; numbers that are not
 /// finite of even frames, and of odd ones.
 const COUNTERS: Range<usize> = 0..24;
+
+/// Boxes that have a row of the bit matrix where at most `limit` are kept: whole steps of them. A row holds what repeats its box, and
+/// serves only if the box is kept. Nearly all kept boxes are among the best ones; what repeats another one is found without a row,
+/// which takes longer than to read one, but to fill rows for all takes longest.
+fn matrix_rows(limit: usize) -> usize {
+    (limit + limit / 2).next_multiple_of(STEP).clamp(2 * STEP, WINDOW)
+}
 
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.
 fn matrix_bytes(boxes: usize) -> usize {

@@ -67,7 +67,7 @@ pub struct NmsParams {
     pub agnostic: u32,
     pub threshold: f32,
     pub of_row: u32,
-    pub unused: u32,
+    pub matrix_rows: u32,
 }
 
 /// For rotated boxes. Kernels for upright ones take its first part.
