@@ -7,11 +7,12 @@
 //   launched by src/image/preprocess/kernel.rs, which mirrors Parameters
 #include "antialias.cuh"
 
-using Parameters = ParametersOf<Taps>;
+using Parameters = FrameParameters<>;
 
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void antialias_frame(const Parameters &p) {
-    antialias<Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], p.columns, p.rows);
+    const Taps *columns = static_cast<const Taps *>(p.columns), *rows = static_cast<const Taps *>(p.rows);
+    antialias<Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], columns, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) antialias_pairs8(const __grid_constant__ Parameters p) {

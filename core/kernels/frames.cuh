@@ -3,7 +3,7 @@
 // src/image/preprocess/kernel.rs mirrors the parameters.
 #pragma once
 
-#include "common.cuh"
+#include "axis.cuh"
 
 // Of one launch. Each launch more has a start and an end in which the GPU is not full.
 inline constexpr uint32_t MAX_BATCH = 32;
@@ -34,13 +34,27 @@ struct Conversion {
     float pad; // a sample
 };
 
-template <typename Axis, uint32_t FRAMES = MAX_BATCH>
-struct ParametersOf : Conversion {
-    const Axis *columns; // [width]
-    const Axis *rows;    // [height]
-    uint32_t left, top, width, height; // of the scaled frame in the tensor
-    Frame frames[FRAMES];              // last: parameters for one frame are the beginning of those for many
+// The samples of a row of plane 0, and of the other planes, and how those belong to pixels.
+struct Sampling : Conversion {
+    uint32_t samples, other_samples;
+    Siting siting_x, siting_y;
 };
+
+// A rectangle of a frame, and where it lies in the tensor once it is scaled.
+struct Placement {
+    uint32_t source_left, source_top, source_width, source_height;
+    uint32_t left, top, width, height;
+};
+
+// Of preprocess and antialias.
+template <uint32_t FRAMES = MAX_BATCH>
+struct FrameParameters : Sampling {
+    Placement placement;
+    const void *columns, *rows; // tables of antialias, for each column and each row
+    Frame frames[FRAMES];       // last: parameters for one frame are the beginning of those for many
+};
+
+static_assert(sizeof(FrameParameters<1>) == 160 + sizeof(Frame), "mirrored by PreprocessParams");
 
 struct Pixel {
     float channels[3];

@@ -5,48 +5,40 @@
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
 //   grid  a thread writes COLUMNS pixels of a row of the scaled frame, and of the rows of padding that are a multiple of
 //         its height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
-//         …_batch_…     up to MAX_BATCH frames; the others are for one, because parameters for 32 make its launch 0.1 us slower,
-//                       at times 0.9
-//   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit; positions are from its tables
-//   launched by src/image/preprocess/kernel.rs, which mirrors Parameters
-#include "bilinear.cuh"
+//         preprocess_batch_*  up to MAX_BATCH frames, and BATCH_ROWS such rows. The others are for one frame, because parameters for
+//                             32 make its launch 0.1 us slower, at times 0.9
+//   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit
+//   launched by src/image/preprocess/kernel.rs, which mirrors FrameParameters
+#include "positions.cuh"
 
-using One = ParametersOf<Position, 1>;
-using Batch = ParametersOf<Position>;
+// A second row of a thread needs no more positions of columns. With one frame it would only wait for the first.
+inline constexpr uint32_t BATCH_ROWS = 2;
 
-static_assert(sizeof(One) == 176 && sizeof(Batch) == 128 + MAX_BATCH * 48, "mirrored by PreprocessParams");
+using One = FrameParameters<1>;
+using Batch = FrameParameters<>;
 
-// The positions are in tables.
-struct TablePlace {
-    const Position *columns, *rows;
-    uint32_t left, top, width, height;
-
-    static __device__ inline Position position(const Position *table, uint32_t i) {
-        const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
-        return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
-    }
-    __device__ inline Position column(uint32_t i) const { return position(columns, i); }
-    __device__ inline Position row(uint32_t i) const { return position(rows, i); }
-};
-
-template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0, uint32_t FRAMES>
-__device__ inline void preprocess(const ParametersOf<Position, FRAMES> &p) {
-    const TablePlace place = {p.columns, p.rows, p.left, p.top, p.width, p.height};
-    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS, row = blockIdx.y * THREADS_Y + threadIdx.y;
-    preprocess<Sample, FIRST, OTHERS, PLANES>(p, p.frames[FRAMES == 1 ? 0 : blockIdx.z], place, x, row);
+template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
+__device__ inline void preprocess(const One &p) {
+    preprocess_block<1, Sample, FIRST, OTHERS, PLANES>(p, p.frames[0], p.placement);
 }
 
-// The second launch bound is the number of blocks per multiprocessor. With fourteen or more, loads wait for registers.
+template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
+__device__ inline void preprocess(const Batch &p) {
+    preprocess_block<BATCH_ROWS, Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], p.placement);
+}
+
+// The second launch bound is the number of blocks per multiprocessor. With fourteen or more, loads wait for registers; two rows
+// take some more.
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_nv12(const __grid_constant__ One p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_batch_nv12(const __grid_constant__ Batch p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_batch_nv12(const __grid_constant__ Batch p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_p010(const __grid_constant__ One p) {
     preprocess<uint16_t, 1, 2, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_batch_p010(const __grid_constant__ Batch p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_batch_p010(const __grid_constant__ Batch p) {
     preprocess<uint16_t, 1, 2, 1>(p);
 }
 // I420, and NV12 and P010 whose pairs of samples are not aligned.

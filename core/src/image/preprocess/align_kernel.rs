@@ -3,8 +3,7 @@
 //! makes.
 
 use super::aligned::HostAligner;
-use super::kernel::{Conversion, THREADS, samples_one_by_one, three_planes};
-use super::region_kernel::siting_code;
+use super::kernel::{Conversion, THREADS, samples_one_by_one, siting_code, three_planes};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::ALIGN;
 use crate::error::Result;

@@ -4,8 +4,7 @@
 
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
-use super::kernel::{Conversion, THREADS, Taps, samples_one_by_one, three_planes};
-use super::region_kernel::siting_code;
+use super::kernel::{Conversion, THREADS, Taps, samples_one_by_one, siting_code, three_planes};
 use super::sampler::SampledPlane;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::ANTIALIAS_REGIONS;

@@ -51,7 +51,7 @@ pub const MAX_SIDE: usize = 1 << 15;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds all tables and scratch rows.
 ///
-/// The CUDA kernel takes its tables from here, so that both agree.
+/// The CUDA kernels take their steps and the tables of antialiasing from here, so that both agree.
 pub struct HostPreprocessor {
     pub(crate) format: PixelFormat,
     /// Width and height of the frames.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The
-//! reference implementation is [`host`](crate::image::preprocess::host), whose tables the
-//! kernel uses.
+//! reference implementation is [`host`](crate::image::preprocess::host). The former computes the same positions, the latter takes
+//! tables of it.
 
 use crate::cuda::kernels::{ANTIALIAS, PREPROCESS};
 use bytemuck::{Pod, Zeroable, cast_slice};
@@ -16,7 +16,7 @@ use crate::image::preprocess::HostPreprocessor as Reference;
 use crate::image::preprocess::antialias::{AntialiasSampler, TapAxis};
 use crate::image::preprocess::color::{Convert, YuvToRgb};
 use crate::image::preprocess::host::Samplers;
-use crate::image::preprocess::sampler::{SampleAxis, Sampler};
+use crate::image::preprocess::sampler::{SampleAxis, SampledPlane, Sampler, Siting};
 use crate::image::transform::{Colors, InputSpec, TensorLayout};
 use crate::memory::{DeviceBlock, DevicePool};
 use crate::tensor::DType;
@@ -28,12 +28,15 @@ pub const MAX_BATCH: usize = 32;
 /// it makes one.
 pub(super) const THREADS: (u32, u32) = (32, 4);
 pub(super) const COLUMNS: u32 = 2;
+/// Rows of a thread where there are several frames.
+const BATCH_ROWS: u32 = 2;
 
-/// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
+/// Turns frames of one format and size into one kind of tensor. Built once per caps; holds tables on the GPU, if there are some.
 pub struct PreprocessKernel {
     functions: Functions,
-    /// Pixels of a row that a thread makes.
+    /// Pixels of a row that a thread makes, and rows where there are several frames.
     columns: u32,
+    batch_rows: u32,
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Functions>,
     parameters: PreprocessParams,
@@ -42,7 +45,7 @@ pub struct PreprocessKernel {
     size: (usize, usize),
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
-    _tables: DeviceBlock,
+    _tables: Option<DeviceBlock>,
     /// Bytes of an element.
     element: usize,
     bytes_read: (usize, usize),
@@ -64,16 +67,6 @@ struct FrameView {
     together: u32,
 }
 
-/// `Position` of the kernel.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Position {
-    first: u32,
-    first_weight: f32,
-    others: u32,
-    others_weight: f32,
-}
-
 /// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count,
 /// and place of the first weight.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -84,7 +77,7 @@ pub(super) struct Taps {
     unused: [u32; 2],
 }
 
-/// What the kernel needs of the samplers.
+/// What the kernel needs of the samplers. Without antialiasing there are no bytes: it computes positions.
 struct Tables {
     bytes: Vec<u8>,
     /// Where the rows begin in it, behind the columns.
@@ -95,18 +88,33 @@ struct Tables {
     bytes_read: (usize, usize),
 }
 
-/// `Batch` of the kernel. Its beginning, with the first frame, is `One`: a kernel takes no more than it has.
+/// `FrameParameters` of the kernels. Those for one frame are its beginning: a kernel takes no more than it has.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct PreprocessParams {
     conversion: Conversion,
+    sampling: Sampling,
+    placement: Placement,
     columns: u64,
     rows: u64,
-    left: u32,
-    top: u32,
-    width: u32,
-    height: u32,
     frames: [FrameView; MAX_BATCH],
+}
+
+/// What `Sampling` of the kernels has besides `Conversion`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Sampling {
+    samples: u32,
+    other_samples: u32,
+    sitings: [u32; 2],
+}
+
+/// `Placement` of the kernels.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Placement {
+    source: [u32; 4],
+    place: [u32; 4],
 }
 
 /// `Conversion` of the kernels.
@@ -130,8 +138,44 @@ pub(super) struct Conversion {
 }
 
 const _: () = assert!(size_of::<Taps>() == 32);
-const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
-const _: () = assert!(size_of::<Conversion>() == 92 && size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
+const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Sampling>() == 16 && size_of::<Placement>() == 32);
+const _: () = assert!(size_of::<Conversion>() == 92 && size_of::<PreprocessParams>() == MAX_BATCH * 48 + 160);
+
+impl Sampling {
+    /// Of the planes of such frames; there is a sampler for each that is read.
+    pub(super) fn new(
+        samplers: &[Sampler],
+        format: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Self {
+        let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+        let samples = |sampler: &Sampler| (sampler.row_bytes / sampler.pixel) as u32;
+        let planes = SampledPlane::all(format, size, color, &spec.transform);
+        let sitings = planes.last().expect("as above").sitings;
+        Sampling { samples: samples(first), other_samples: samples(others), sitings: sitings.map(siting_code) }
+    }
+}
+
+impl Placement {
+    /// Of that rectangle of a frame.
+    pub(super) fn new(source: &Rect, letterbox: &Letterbox) -> Self {
+        Placement {
+            source: [source.left, source.top, source.width(), source.height()],
+            place: [letterbox.x, letterbox.y, letterbox.width, letterbox.height],
+        }
+    }
+}
+
+/// `Siting` of the kernels. Planes with a sample for each pixel are not asked for theirs.
+pub(super) fn siting_code(siting: Siting) -> u32 {
+    match siting {
+        Siting::Between(2, 1) => 1,
+        Siting::Between(2, _) => 2,
+        Siting::InCommon | Siting::Between(..) => 0,
+    }
+}
 
 impl Conversion {
     /// As the reference implementation does it, with the bytes from a sample to the next in plane 0 and in the others.
@@ -208,48 +252,55 @@ impl PreprocessKernel {
     ) -> Result<PreprocessKernel> {
         let reference = Reference::of_region(format, size, source, color, spec)?;
         let letterbox = reference.letterbox;
-        let (tables, module, columns) = match &reference.samplers {
-            Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
-            Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
+        let (tables, sampling) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => (bilinear(samplers), Sampling::new(samplers, format, size, color, spec)),
+            Samplers::Antialiased(samplers) => (antialiased(samplers), Sampling::default()),
         };
-        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
-        block.write(&tables.bytes)?;
+        let block = match &tables.bytes[..] {
+            [] => None,
+            bytes => {
+                let mut block = DevicePool::new(context).take(bytes.len())?;
+                block.write(bytes)?;
+                Some(block)
+            }
+        };
+        let address = block.as_ref().map_or(0, DeviceBlock::address);
 
         let steps = [tables.first_step, tables.others_step];
         let parameters = PreprocessParams {
             conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
-            columns: block.address(),
-            rows: block.address() + tables.rows as u64,
-            left: letterbox.x,
-            top: letterbox.y,
-            width: letterbox.width,
-            height: letterbox.height,
+            sampling,
+            placement: Placement::new(&letterbox.source, &letterbox),
+            columns: address,
+            rows: address + tables.rows as u64,
             frames: [FrameView::default(); MAX_BATCH],
         };
 
-        let (samples, one_by_one) = match &reference.samplers {
-            Samplers::Bilinear(samplers) => samples_of(format, samplers),
+        let (functions, one_by_one, columns, batch_rows) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => {
+                let module = context.module(PREPROCESS)?;
+                let functions = |samples: &str| -> Result<Functions> {
+                    Ok(Functions {
+                        one: module.function(&format!("preprocess_{samples}"))?,
+                        batch: module.function(&format!("preprocess_batch_{samples}"))?,
+                    })
+                };
+                let (samples, one_by_one) = samples_of(format, samplers);
+                (functions(samples)?, one_by_one.map(functions).transpose()?, COLUMNS, BATCH_ROWS)
+            }
             Samplers::Antialiased(samplers) => {
-                (samples_one_by_one(format, samplers.len(), samplers[0].channels()), None)
-            }
-        };
-        let module = context.module(module)?;
-        let functions = |samples: &str| -> Result<Functions> {
-            if columns == 1 {
+                let samples = samples_one_by_one(format, samplers.len(), samplers[0].channels());
                 // It takes so long that the size of its parameters does not count.
-                let any = module.function(&format!("antialias_{samples}"))?;
-                return Ok(Functions { one: any.clone(), batch: any });
+                let any = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
+                (Functions { one: any.clone(), batch: any }, None, 1, 1)
             }
-            Ok(Functions {
-                one: module.function(&format!("preprocess_{samples}"))?,
-                batch: module.function(&format!("preprocess_batch_{samples}"))?,
-            })
         };
         Ok(PreprocessKernel {
             bytes_read: tables.bytes_read,
-            functions: functions(samples)?,
+            functions,
             columns,
-            one_by_one: one_by_one.map(functions).transpose()?,
+            batch_rows,
+            one_by_one,
             parameters,
             format,
             size,
@@ -299,10 +350,11 @@ impl PreprocessKernel {
                 *view = self.view(planes, *tensor)?;
             }
             let functions = one_by_one.unwrap_or(&self.functions);
-            let function = if frames.len() == 1 { &functions.one } else { &functions.batch };
+            let (function, rows) =
+                if frames.len() == 1 { (&functions.one, 1) } else { (&functions.batch, self.batch_rows) };
             let grid = (
                 parameters.conversion.tensor_width.div_ceil(THREADS.0 * self.columns),
-                parameters.height.div_ceil(THREADS.1),
+                self.letterbox.height.div_ceil(THREADS.1 * rows),
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
@@ -382,10 +434,9 @@ fn bytes_read(sampler: &Sampler) -> (usize, usize) {
 
 fn bilinear(samplers: &[Sampler]) -> Tables {
     let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
-    let (columns, rows) = (positions(&first.columns, &others.columns), positions(&first.rows, &others.rows));
     Tables {
-        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..])].concat(),
-        rows: size_of_val(&columns[..]),
+        bytes: Vec::new(),
+        rows: 0,
         first_step: step(first),
         others_step: step(others),
         first_alone: falls_on_samples(&first.columns) && falls_on_samples(&first.rows),
@@ -433,14 +484,6 @@ pub(super) fn step(sampler: &Sampler) -> u32 {
 
 fn falls_on_samples(axis: &SampleAxis) -> bool {
     axis.weight.iter().all(|&weight| weight == 0.0)
-}
-
-fn positions(first: &SampleAxis, others: &SampleAxis) -> Vec<Position> {
-    let others = others.near.iter().zip(&others.weight);
-    let both = first.near.iter().zip(&first.weight).zip(others);
-    let position =
-        |((&first, &first_weight), (&others, &others_weight))| Position { first, first_weight, others, others_weight };
-    both.map(position).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
-use super::kernel::{COLUMNS, Conversion, THREADS, are_together, has_pairs, samples_of, step, three_planes};
-use super::sampler::{SampledPlane, Siting};
+use super::kernel::{
+    COLUMNS, Conversion, Placement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
+};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::REGIONS;
 use crate::error::Result;
@@ -35,8 +36,7 @@ pub struct RegionKernel {
 #[repr(C)]
 struct RegionView {
     tensor: u64,
-    source: [u32; 4],
-    place: [u32; 4],
+    placement: Placement,
     together: u32,
     unused: u32,
 }
@@ -46,9 +46,7 @@ struct RegionView {
 #[repr(C)]
 struct RegionParams {
     conversion: Conversion,
-    samples: u32,
-    other_samples: u32,
-    sitings: [u32; 2],
+    sampling: Sampling,
     strides: [u32; 3],
     planes: [u64; 3],
     regions: [RegionView; MAX_REGIONS],
@@ -57,15 +55,6 @@ struct RegionParams {
 const _: () = assert!(size_of::<RegionView>() == 48 && size_of::<RegionParams>() == 144 + MAX_REGIONS * 48);
 // All that a kernel may get.
 const _: () = assert!(size_of::<RegionParams>() <= 4096);
-
-/// `Siting` of the kernels. Planes with a sample for each pixel are not asked for theirs.
-pub(super) fn siting_code(siting: Siting) -> u32 {
-    match siting {
-        Siting::Between(2, 1) => 1,
-        Siting::Between(2, _) => 2,
-        Siting::InCommon | Siting::Between(..) => 0,
-    }
-}
 
 impl RegionKernel {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats. `None` where tensors are made with
@@ -83,12 +72,9 @@ impl RegionKernel {
         let reference = HostPreprocessor::new(format, size.0, size.1, color, spec)?;
         let Samplers::Bilinear(samplers) = &reference.samplers else { return Ok(None) };
         let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
-        let sitings = SampledPlane::all(format, size, color, &spec.transform).last().expect("as above").sitings;
         let parameters = RegionParams {
             conversion: Conversion::new(&reference, spec, [step(first), step(others)], false),
-            samples: (first.row_bytes / first.pixel) as u32,
-            other_samples: (others.row_bytes / others.pixel) as u32,
-            sitings: sitings.map(siting_code),
+            sampling: Sampling::new(samplers, format, size, color, spec),
             strides: [0; 3],
             planes: [0; 3],
             regions: [RegionView::default(); MAX_REGIONS],
@@ -144,8 +130,7 @@ impl RegionKernel {
             let letterbox = self.spec.letterbox(source);
             parameters.regions[count] = RegionView {
                 tensor,
-                source: [source.left, source.top, source.width(), source.height()],
-                place: [letterbox.x, letterbox.y, letterbox.width, letterbox.height],
+                placement: Placement::new(&source, &letterbox),
                 together: are_together(&letterbox, tensor, self.spec.desc.dtype.size()).into(),
                 unused: 0,
             };

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+// A block of preprocess and regions: where its columns and rows are sampled, and their pixels. Positions are computed once in a
+// block: they are quotients of whole numbers, and so exact. Tables would be waited for before the samples can be.
+#pragma once
+
+#include "bilinear.cuh"
+
+inline constexpr uint32_t BLOCK_COLUMNS = THREADS_X * COLUMNS;
+
+// A column's pair must lie in the row: at the last sample it begins one before, and the second counts all.
+__device__ inline AxisSample in_row(AxisSample column, uint32_t samples, uint32_t step) {
+    if (column.near > 0 && column.near == samples - 1) column = {column.near - 1, 1.0f};
+    return {column.near * step, column.weight};
+}
+
+// Those of chroma only where there are PLANES of it.
+template <uint32_t PLANES>
+__device__ inline Position column_position(const Sampling &p, const Placement &at, uint32_t i) {
+    const AxisSample full = sample_axis(i, at.source_left, at.source_width, at.width, 1, 1);
+    const AxisSample first = in_row(full, p.samples, p.first_step);
+    AxisSample others = {};
+    if constexpr (PLANES > 0) {
+        others = sample_axis(i, at.source_left, at.source_width, at.width, p.siting_x, full);
+        others = in_row(others, p.other_samples, p.others_step);
+    }
+    return {first.near, first.weight, others.near, others.weight};
+}
+
+template <uint32_t PLANES>
+__device__ inline Position row_position(const Sampling &p, const Placement &at, uint32_t i) {
+    const AxisSample full = sample_axis(i, at.source_top, at.source_height, at.height, 1, 1);
+    AxisSample others = {};
+    if constexpr (PLANES > 0) others = sample_axis(i, at.source_top, at.source_height, at.height, p.siting_y, full);
+    return {full.near, full.weight, others.near, others.weight};
+}
+
+// The positions of a block's columns and rows, which its threads share.
+template <uint32_t ROWS>
+struct Positions {
+    Position columns[BLOCK_COLUMNS]; // outside the scaled rectangle that of its first column
+    Position rows[ROWS];
+};
+
+template <uint32_t ROWS>
+struct BlockPlace {
+    const Positions<ROWS> &positions;
+    uint32_t left, top, width, height;
+    uint32_t first_column, first_row; // of the block, in the scaled rectangle
+
+    // What is not in the block gets any position that is there.
+    __device__ inline Position column(uint32_t i) const { return positions.columns[min(i - first_column, BLOCK_COLUMNS - 1)]; }
+    __device__ inline Position row(uint32_t i) const { return positions.rows[i - first_row]; }
+};
+
+// A block of the scaled rectangle, of which each thread writes COLUMNS pixels in each of ROWS rows.
+template <uint32_t ROWS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
+__device__ inline void preprocess_block(const Sampling &p, const Frame &frame, const Placement &at) {
+    constexpr uint32_t BLOCK_ROWS = THREADS_Y * ROWS, THREADS = THREADS_X * THREADS_Y, WARP = 32;
+    static_assert(BLOCK_ROWS <= WARP, "a warp computes the rows");
+    __shared__ Positions<BLOCK_ROWS> positions;
+    const uint32_t left = blockIdx.x * BLOCK_COLUMNS, top = blockIdx.y * BLOCK_ROWS;
+    if (top >= at.height) return;
+    const uint32_t thread = threadIdx.y * THREADS_X + threadIdx.x;
+    for (uint32_t i = thread; i < BLOCK_COLUMNS; i += THREADS) {
+        const uint32_t column = left + i - at.left; // left of the rectangle this wraps around to a great number
+        positions.columns[i] = column_position<PLANES>(p, at, column < at.width ? column : 0);
+    }
+    // By the last warp, meanwhile.
+    const uint32_t row_of_warp = thread - (THREADS - WARP);
+    if (row_of_warp < BLOCK_ROWS) {
+        positions.rows[row_of_warp] = row_position<PLANES>(p, at, min(top + row_of_warp, at.height - 1));
+    }
+    __syncthreads();
+    const BlockPlace<BLOCK_ROWS> place = {positions, at.left, at.top, at.width, at.height, left - at.left, top};
+    const uint32_t x = left + threadIdx.x * COLUMNS;
+#pragma unroll 1
+    for (uint32_t row = threadIdx.y; row < BLOCK_ROWS; row += THREADS_Y)
+        preprocess<Sample, FIRST, OTHERS, PLANES>(p, frame, place, x, top + row);
+}
