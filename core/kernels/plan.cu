@@ -13,12 +13,14 @@
 //   in    found: the count, then each detection, best first; names of classes as glyphs
 //   out   `limit` boxes, *count of them for the detections, the weakest first; invisible ones are empty, and so are the
 //         others; texts `text_stride` glyphs apart
-//   grid  a thread for each of `limit` detections
+//   grid  a warp for each of `limit` detections, and a lane for each glyph
 //   math  that of src/image/geometry.rs, and of src/image/overlay/plan.rs and color.rs, the reference implementation
 //   launched by src/image/overlay/kernel.rs, which mirrors Parameters
 #include "boxes.cuh"
 #include "overlay.cuh"
 #include "rotated.cuh"
+
+inline constexpr uint32_t WARP = 32;
 
 struct Parameters {
     const Results *found;
@@ -172,36 +174,53 @@ __device__ inline Sample sample(const Parameters &p, const Rgb &color) {
     return sample;
 }
 
-// Appends glyphs while there is room.
-struct Text {
-    uint16_t *to;
-    uint32_t room, length;
+// The name of a class, in a warp.
+struct Name {
+    const uint16_t *glyphs;
+    uint32_t length; // 0 if it has none
+    uint16_t mine;   // the glyph of the lane's number, which is loaded together with the length
 
-    __device__ inline void put(uint16_t glyph) {
-        if (length < room) to[length++] = glyph;
+    __device__ inline Name(const Parameters &p, uint32_t cls, uint32_t lane)
+        : glyphs(p.names + uint64_t(cls) * p.name_stride + 1), length(0), mine(0) {
+        if (cls >= p.name_count) return;
+        length = __ldg(glyphs - 1);
+        if (lane + 1 < p.name_stride) mine = __ldg(glyphs + lane);
     }
-    __device__ inline void letter(char letter) { put(letter - ' '); }
-    __device__ inline void number(uint32_t number) {
-        uint32_t unit = 1;
-        while (number / unit > 9) unit *= 10;
-        for (; unit; unit /= 10) letter('0' + number / unit % 10);
+    __device__ inline uint16_t glyph(uint32_t i, uint32_t lane) const { return i == lane ? mine : __ldg(glyphs + i); }
+};
+
+__device__ inline uint16_t glyph_of(char letter) { return letter - ' '; }
+
+// A number in decimal digits.
+struct Decimal {
+    uint32_t number, length;
+
+    __device__ inline explicit Decimal(uint32_t number) : number(number), length(1) {
+        for (uint32_t rest = number; rest > 9; rest /= 10) length++;
+    }
+    __device__ inline uint16_t glyph(uint32_t i) const {
+        uint32_t rest = number;
+        for (uint32_t behind = length - 1 - i; behind; behind--) rest /= 10;
+        return glyph_of('0' + rest % 10);
     }
 };
 
-// "person 87%", or "#7 87%".
-__device__ inline uint32_t describe(const Parameters &p, const Candidate &detection, uint16_t *to) {
-    Text text = {to, p.room, 0};
-    const uint16_t *name = p.names + uint64_t(detection.cls) * p.name_stride;
-    const uint32_t length = detection.cls < p.name_count ? __ldg(name) : 0;
-    for (uint32_t i = 0; i < length; i++) text.put(__ldg(name + 1 + i));
-    if (length == 0) {
-        text.letter('#');
-        text.number(detection.cls);
+// "person 87%", or "#7 87%", as much of it as there is room for. Each lane of a warp writes glyphs. Returns how many there are.
+__device__ inline uint32_t describe(const Parameters &p, const Candidate &detection, const Name &name, uint32_t lane, uint16_t *to) {
+    const Decimal cls(detection.cls), percent(roundf(fminf(fmaxf(detection.score, 0.0f), 1.0f) * 100.0f));
+    const uint32_t before = name.length ? name.length : 1 + cls.length; // the space
+    const uint32_t length = min(before + 1 + percent.length + 1, p.room);
+    for (uint32_t i = lane; i < length; i += WARP) {
+        const uint32_t behind = i - before - 1; // of what follows the space; before it this wraps around to a great number
+        if (i < before) {
+            to[i] = name.length ? name.glyph(i, lane) : i == 0 ? glyph_of('#') : cls.glyph(i - 1);
+        } else if (i == before) {
+            to[i] = glyph_of(' ');
+        } else {
+            to[i] = behind < percent.length ? percent.glyph(behind) : glyph_of('%');
+        }
     }
-    text.letter(' ');
-    text.number(roundf(fminf(fmaxf(detection.score, 0.0f), 1.0f) * 100.0f));
-    text.letter('%');
-    return text.length;
+    return length;
 }
 
 // Above the box, or in its corner where there is no room; moved left or up to stay in the frame.
@@ -215,16 +234,17 @@ __device__ inline Rect tag_of(const Parameters &p, const Rect &outer, uint32_t l
 
 template <bool ROTATED>
 __device__ inline void plan_box(const Parameters &p) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    const uint32_t i = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (i >= p.limit) return;
     // Both are loaded together, though there may be no such detection.
     const uint32_t count = min(p.found->count, p.limit);
     const Candidate detection = p.found->detections[i];
-    if (i == 0) *p.count = count;
+    if (i == 0 && lane == 0) *p.count = count;
     if (i >= count) {
-        p.boxes[i] = {};
+        if (lane == 0) p.boxes[i] = {};
         return;
     }
+    const Name name(p, detection.cls, lane);
     const Shape shape = shape_of<ROTATED>(p, detection);
     const Box &box = shape.box;
     const Edges x = edges(box.x1, box.x2, p.line, p.width), y = edges(box.y1, box.y2, p.line, p.height);
@@ -232,7 +252,7 @@ __device__ inline void plan_box(const Parameters &p) {
     LabeledBox labeled = {};
     labeled.outer = {x.start, y.start, x.end, y.end};
     if (!shape.is_seen || is_empty(labeled.outer)) {
-        p.boxes[number] = {};
+        if (lane == 0) p.boxes[number] = {};
         return;
     }
     // The outline of a rotated box is strokes.
@@ -242,9 +262,9 @@ __device__ inline void plan_box(const Parameters &p) {
     labeled.color = sample(p, color);
     labeled.text_color = sample(p, text_color_on(color));
     labeled.text_start = number * p.text_stride;
-    labeled.text_len = describe(p, detection, p.text + labeled.text_start);
+    labeled.text_len = describe(p, detection, name, lane, p.text + labeled.text_start);
     labeled.tag = tag_of(p, labeled.outer, labeled.text_len);
-    p.boxes[number] = labeled;
+    if (lane == 0) p.boxes[number] = labeled;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) plan_boxes(const __grid_constant__ Parameters p) { plan_box<false>(p); }

@@ -30,8 +30,9 @@ use maps::Maps;
 use strokes::{Outlines, Planned, Skeletons};
 use tints::{PlannedBoxes, Tints};
 
-/// Threads of a block, as in the kernels.
+/// Threads of a block, as in the kernels, and of a warp.
 const THREADS: u32 = 128;
+const WARP: u32 = 32;
 /// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. So a block has
 /// one box, unless there are very many: they are cheap to start in vain, and a second box takes as long as the first.
 const GRID: (u32, u32, u32) = (512, 5, 2);
@@ -260,7 +261,7 @@ impl OverlayKernel {
             ..self.plan_parameters
         };
         let paint = self.painting(planes, planned, found.limit);
-        let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
+        let launch = Launch { grid: (plan.limit.div_ceil(THREADS / WARP), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes
         // have the rows of a frame, and the detections are valid on this stream: this function requires both.
         unsafe {
