@@ -258,28 +258,33 @@ fn great_frames_make_the_reference_tensors() {
 fn a_batch_is_its_frames() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     let count = MAX_BATCH + 5;
-    // An odd number of elements: every other image begins at an address where two cannot be written at once.
+    // An odd number of elements: every other image begins at an address where two cannot be written at once. A multiple of four: all
+    // are written at once, by a block and by several.
+    let shapes =
+        [(21, TensorLayout::Nchw), (24, TensorLayout::Nchw), (24, TensorLayout::Nhwc), (300, TensorLayout::Nchw)];
     // Pairs of chroma at odd addresses, all at even ones, and both in one batch.
     for (dtype, aligns) in DTYPES.into_iter().flat_map(|dtype| [[1, 1], [2, 2], [2, 1]].map(|aligns| (dtype, aligns))) {
-        let spec = spec(dtype, TensorLayout::Nchw, 21, 15, InputTransform::default());
-        let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
-        let mut reference = preprocess::HostPreprocessor::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
-        let kernel = PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
-        let mut wanted = vec![POISON; bytes * count];
-        let tensors = gpu.upload(&wanted);
-        let (mut blocks, mut frames) = (Vec::new(), Vec::new());
-        for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
-            let align = aligns[i % 2];
-            let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), align * i, align);
-            reference.run(&picture.frame(), tensor).unwrap();
-            let block = gpu.upload(&picture.bytes);
-            frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));
-            blocks.push(block);
+        for (width, order) in shapes {
+            let spec = spec(dtype, order, width, 15, InputTransform::default());
+            let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
+            let mut reference = preprocess::HostPreprocessor::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
+            let kernel = PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
+            let mut wanted = vec![POISON; bytes * count];
+            let tensors = gpu.upload(&wanted);
+            let (mut blocks, mut frames) = (Vec::new(), Vec::new());
+            for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
+                let align = aligns[i % 2];
+                let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), align * i, align);
+                reference.run(&picture.frame(), tensor).unwrap();
+                let block = gpu.upload(&picture.bytes);
+                frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));
+                blocks.push(block);
+            }
+            // SAFETY: all have the size, and live until the work is done.
+            unsafe { kernel.launch_batch(&gpu.stream, &frames) }.unwrap();
+            gpu.stream.synchronize().unwrap();
+            gpu.check(&tensors.read().unwrap(), &wanted, || format!("{spec}"));
         }
-        // SAFETY: all have the size, and live until the work is done.
-        unsafe { kernel.launch_batch(&gpu.stream, &frames) }.unwrap();
-        gpu.stream.synchronize().unwrap();
-        gpu.check(&tensors.read().unwrap(), &wanted, || format!("{dtype}"));
     }
 }
 
