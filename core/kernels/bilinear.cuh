@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 // Bilinear resampling of a picture into a tensor, in one pass: what preprocess and regions share. The arithmetic is stated in
-// src/image/preprocess/host.rs.
+// src/image/preprocess/host.rs. COLUMNS is the number of pixels in a row that a thread makes at a time.
 #pragma once
 
 #include "frames.cuh"
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
-inline constexpr uint32_t COLUMNS = 2;
 
 // Where a column or a row is sampled: between the sample at `first` and the next one, which has the weight `first_weight`.
 // `others` are the same for chroma. Columns are in bytes.
@@ -55,7 +54,7 @@ struct Around {
 };
 
 // Loads the samples of one plane for the columns of a thread.
-template <typename S>
+template <typename S, uint32_t COLUMNS>
 __device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
                             const uint32_t (&columns)[COLUMNS], uint32_t step) {
     const uint8_t *at = plane + uint64_t(row) * stride;
@@ -75,7 +74,7 @@ __device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint
 }
 
 // The same where every position falls on a sample.
-template <typename S>
+template <typename S, uint32_t COLUMNS>
 __device__ inline void load_alone(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row,
                                   const uint32_t (&columns)[COLUMNS]) {
     const uint8_t *at = plane + uint64_t(row) * stride;
@@ -93,17 +92,17 @@ __device__ inline float resample(const Around<S> &around, uint32_t n, float acro
     return lerp(near, far, down);
 }
 
-template <typename Element>
+template <typename Element, uint32_t COLUMNS>
 struct alignas(COLUMNS * sizeof(Element)) Together {
     Element elements[COLUMNS];
 };
 
 // Writes COLUMNS consecutive elements, or `count` if that is fewer.
-template <typename Element>
-__device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element> &all) {
+template <typename Element, uint32_t COLUMNS>
+__device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element, COLUMNS> &all) {
     Element *to = reinterpret_cast<Element *>(frame.tensor) + at;
     if (frame.together) {
-        *reinterpret_cast<Together<Element> *>(to) = all;
+        *reinterpret_cast<Together<Element, COLUMNS> *>(to) = all;
     } else {
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++)
@@ -112,9 +111,9 @@ __device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t 
 }
 
 // Writes the pixels of row y from x on. Indices fit 32 bits, because no side is longer than 2^15.
-template <typename Element>
+template <typename Element, uint32_t COLUMNS>
 __device__ inline void store_as(const Conversion &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
-    Together<Element> channels[3];
+    Together<Element, COLUMNS> channels[3];
 #pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++)
 #pragma unroll
@@ -127,7 +126,7 @@ __device__ inline void store_as(const Conversion &p, const Frame &frame, uint32_
     } else if (p.interleaved) {
 #pragma unroll
         for (uint32_t part = 0; part < 3; part++) {
-            Together<Element> pixel_by_pixel;
+            Together<Element, COLUMNS> pixel_by_pixel;
 #pragma unroll
             for (uint32_t k = 0; k < COLUMNS; k++) {
                 const uint32_t i = part * COLUMNS + k;
@@ -143,6 +142,7 @@ __device__ inline void store_as(const Conversion &p, const Frame &frame, uint32_
     }
 }
 
+template <uint32_t COLUMNS>
 __device__ inline void store(const Conversion &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
     switch (p.type) {
         case Type::F32: return store_as<float>(p, frame, x, y, pixels);
@@ -154,8 +154,8 @@ __device__ inline void store(const Conversion &p, const Frame &frame, uint32_t x
 // FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
 // `Place` is where the scaled picture lies in the tensor, and where its columns and rows are sampled. From column x of the tensor on, and
 // in a row of the scaled picture.
-template <typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, typename Place>
-__device__ inline void preprocess(const Conversion &p, const Frame &frame, const Place &place, uint32_t x, uint32_t row_number) {
+template <uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, typename Place>
+__device__ inline void preprocess_pixels(const Conversion &p, const Frame &frame, const Place &place, uint32_t x, uint32_t row_number) {
     if (x >= p.tensor_width || row_number >= place.height) return;
 
     // Outside the scaled frame the differences wrap around to large numbers.

@@ -5,8 +5,6 @@
 
 #include "bilinear.cuh"
 
-inline constexpr uint32_t BLOCK_COLUMNS = THREADS_X * COLUMNS;
-
 // A column's pair must lie in the row: at the last sample it begins one before, and the second counts all.
 __device__ inline AxisSample in_row(AxisSample column, uint32_t samples, uint32_t step) {
     if (column.near > 0 && column.near == samples - 1) column = {column.near - 1, 1.0f};
@@ -35,15 +33,15 @@ __device__ inline Position row_position(const Sampling &p, const Placement &at, 
 }
 
 // The positions of a block's columns and rows, which its threads share.
-template <uint32_t ROWS>
+template <uint32_t BLOCK_COLUMNS, uint32_t BLOCK_ROWS>
 struct Positions {
     Position columns[BLOCK_COLUMNS]; // outside the scaled rectangle that of its first column
-    Position rows[ROWS];
+    Position rows[BLOCK_ROWS];
 };
 
-template <uint32_t ROWS>
+template <uint32_t BLOCK_COLUMNS, uint32_t BLOCK_ROWS>
 struct BlockPlace {
-    const Positions<ROWS> &positions;
+    const Positions<BLOCK_COLUMNS, BLOCK_ROWS> &positions;
     uint32_t left, top, width, height;
     uint32_t first_column, first_row; // of the block, in the scaled rectangle
 
@@ -53,11 +51,12 @@ struct BlockPlace {
 };
 
 // A block of the scaled rectangle, of which each thread writes COLUMNS pixels in each of ROWS rows.
-template <uint32_t ROWS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
+template <uint32_t COLUMNS, uint32_t ROWS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
 __device__ inline void preprocess_block(const Sampling &p, const Frame &frame, const Placement &at) {
-    constexpr uint32_t BLOCK_ROWS = THREADS_Y * ROWS, THREADS = THREADS_X * THREADS_Y, WARP = 32;
+    constexpr uint32_t BLOCK_COLUMNS = THREADS_X * COLUMNS, BLOCK_ROWS = THREADS_Y * ROWS;
+    constexpr uint32_t THREADS = THREADS_X * THREADS_Y, WARP = 32;
     static_assert(BLOCK_ROWS <= WARP, "a warp computes the rows");
-    __shared__ Positions<BLOCK_ROWS> positions;
+    __shared__ Positions<BLOCK_COLUMNS, BLOCK_ROWS> positions;
     const uint32_t left = blockIdx.x * BLOCK_COLUMNS, top = blockIdx.y * BLOCK_ROWS;
     if (top >= at.height) return;
     const uint32_t thread = threadIdx.y * THREADS_X + threadIdx.x;
@@ -71,9 +70,9 @@ __device__ inline void preprocess_block(const Sampling &p, const Frame &frame, c
         positions.rows[row_of_warp] = row_position<PLANES>(p, at, min(top + row_of_warp, at.height - 1));
     }
     __syncthreads();
-    const BlockPlace<BLOCK_ROWS> place = {positions, at.left, at.top, at.width, at.height, left - at.left, top};
+    const BlockPlace<BLOCK_COLUMNS, BLOCK_ROWS> place = {positions, at.left, at.top, at.width, at.height, left - at.left, top};
     const uint32_t x = left + threadIdx.x * COLUMNS;
 #pragma unroll 1
     for (uint32_t row = threadIdx.y; row < BLOCK_ROWS; row += THREADS_Y)
-        preprocess<Sample, FIRST, OTHERS, PLANES>(p, frame, place, x, top + row);
+        preprocess_pixels<COLUMNS, Sample, FIRST, OTHERS, PLANES>(p, frame, place, x, top + row);
 }

@@ -8,8 +8,8 @@
 #include "positions.cuh"
 
 inline constexpr uint32_t MAX_REGIONS = 64;
-// Rows of a thread. More make large rectangles faster, and a few small ones slower.
-inline constexpr uint32_t ROWS = 2;
+// Of a thread. More rows make large rectangles faster, and a few small ones slower.
+inline constexpr uint32_t COLUMNS = 2, ROWS = 2;
 
 struct Region {
     uint8_t *tensor;
@@ -31,7 +31,7 @@ __device__ inline void preprocess_region(const Parameters &p) {
                          region.tensor,
                          {p.strides[0], p.strides[1], p.strides[2]},
                          region.together};
-    preprocess_block<ROWS, Sample, FIRST, OTHERS, PLANES>(p, frame, region.placement);
+    preprocess_block<COLUMNS, ROWS, Sample, FIRST, OTHERS, PLANES>(p, frame, region.placement);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_nv12(const __grid_constant__ Parameters p) {

@@ -24,19 +24,18 @@ use crate::tensor::DType;
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 32;
 
-/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing
-/// it makes one.
+/// Threads of a block, and the columns and rows of the scaled frame that each makes, as in the kernel: of one frame, and of
+/// several; with antialiasing it makes one pixel.
 pub(super) const THREADS: (u32, u32) = (32, 4);
-pub(super) const COLUMNS: u32 = 2;
-/// Rows of a thread where there are several frames.
-const BATCH_ROWS: u32 = 2;
+const ONE: (u32, u32) = (2, 1);
+const BATCH: (u32, u32) = (4, 2);
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds tables on the GPU, if there are some.
 pub struct PreprocessKernel {
     functions: Functions,
-    /// Pixels of a row that a thread makes, and rows where there are several frames.
-    columns: u32,
-    batch_rows: u32,
+    /// Columns and rows of a thread where there is one frame, and where there are several.
+    one: (u32, u32),
+    batch: (u32, u32),
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Functions>,
     parameters: PreprocessParams,
@@ -276,7 +275,7 @@ impl PreprocessKernel {
             frames: [FrameView::default(); MAX_BATCH],
         };
 
-        let (functions, one_by_one, columns, batch_rows) = match &reference.samplers {
+        let (functions, one_by_one, one, batch) = match &reference.samplers {
             Samplers::Bilinear(samplers) => {
                 let module = context.module(PREPROCESS)?;
                 let functions = |samples: &str| -> Result<Functions> {
@@ -286,20 +285,20 @@ impl PreprocessKernel {
                     })
                 };
                 let (samples, one_by_one) = samples_of(format, samplers);
-                (functions(samples)?, one_by_one.map(functions).transpose()?, COLUMNS, BATCH_ROWS)
+                (functions(samples)?, one_by_one.map(functions).transpose()?, ONE, BATCH)
             }
             Samplers::Antialiased(samplers) => {
                 let samples = samples_one_by_one(format, samplers.len(), samplers[0].channels());
                 // It takes so long that the size of its parameters does not count.
                 let any = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
-                (Functions { one: any.clone(), batch: any }, None, 1, 1)
+                (Functions { one: any.clone(), batch: any }, None, (1, 1), (1, 1))
             }
         };
         Ok(PreprocessKernel {
             bytes_read: tables.bytes_read,
             functions,
-            columns,
-            batch_rows,
+            one,
+            batch,
             one_by_one,
             parameters,
             format,
@@ -346,14 +345,14 @@ impl PreprocessKernel {
             let mut parameters = self.parameters;
             let one_by_one =
                 self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
-            for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
-                *view = self.view(planes, *tensor)?;
-            }
             let functions = one_by_one.unwrap_or(&self.functions);
-            let (function, rows) =
-                if frames.len() == 1 { (&functions.one, 1) } else { (&functions.batch, self.batch_rows) };
+            let (function, (columns, rows)) =
+                if frames.len() == 1 { (&functions.one, self.one) } else { (&functions.batch, self.batch) };
+            for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
+                *view = self.view(planes, *tensor, columns)?;
+            }
             let grid = (
-                parameters.conversion.tensor_width.div_ceil(THREADS.0 * self.columns),
+                parameters.conversion.tensor_width.div_ceil(THREADS.0 * columns),
                 self.letterbox.height.div_ceil(THREADS.1 * rows),
                 frames.len() as u32,
             );
@@ -365,14 +364,15 @@ impl PreprocessKernel {
         Ok(())
     }
 
-    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<FrameView> {
+    /// `columns` are those of a thread.
+    fn view(&self, planes: &[DevicePlane], tensor: u64, columns: u32) -> Result<FrameView> {
         check_planes(planes, self.format, self.size.0, self.size.1)?;
         let all = three_planes(self.format, planes);
         Ok(FrameView {
             planes: all.map(|plane| plane.address),
             tensor,
             strides: all.map(|plane| plane.stride as u32),
-            together: are_together(&self.letterbox, tensor, self.element).into(),
+            together: are_together(&self.letterbox, tensor, self.element, columns).into(),
         })
     }
 }
@@ -417,9 +417,9 @@ pub(super) fn three_planes(format: PixelFormat, planes: &[DevicePlane]) -> [Devi
     [first, second, planes.get(2).copied().unwrap_or(behind)]
 }
 
-/// Whether the columns of a thread can be written at once, into a tensor at that address with elements of that many bytes.
-pub(super) fn are_together(letterbox: &Letterbox, tensor: u64, element: usize) -> bool {
-    letterbox.tensor_width.is_multiple_of(COLUMNS) && tensor.is_multiple_of(u64::from(COLUMNS) * element as u64)
+/// Whether so many columns of a thread can be written at once, into a tensor at that address with elements of that many bytes.
+pub(super) fn are_together(letterbox: &Letterbox, tensor: u64, element: usize, columns: u32) -> bool {
+    letterbox.tensor_width.is_multiple_of(columns) && tensor.is_multiple_of(u64::from(columns) * element as u64)
 }
 
 fn bytes_read(sampler: &Sampler) -> (usize, usize) {

@@ -5,7 +5,7 @@
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{
-    COLUMNS, Conversion, Placement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
+    Conversion, Placement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
 };
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::REGIONS;
@@ -16,7 +16,8 @@ use crate::image::geometry::Rect;
 use crate::image::slices::MAX_REGIONS;
 use crate::image::transform::InputSpec;
 
-/// Rows of the scaled rectangle for a thread, as in the kernel.
+/// Columns and rows of the scaled rectangle for a thread, as in the kernel.
+const COLUMNS: u32 = 2;
 const ROWS: u32 = 2;
 
 /// Turns rectangles of frames of one format and size into tensors of one kind.
@@ -131,7 +132,7 @@ impl RegionKernel {
             parameters.regions[count] = RegionView {
                 tensor,
                 placement: Placement::new(&source, &letterbox),
-                together: are_together(&letterbox, tensor, self.spec.desc.dtype.size()).into(),
+                together: are_together(&letterbox, tensor, self.spec.desc.dtype.size(), COLUMNS).into(),
                 unused: 0,
             };
             (count, height) = (count + 1, height.max(letterbox.height));
