@@ -443,7 +443,9 @@ struct Scan {
         report(total);
     }
 
+    // There are more than fit in a list: so the first ones are a step.
     __device__ __forceinline__ void take_window() {
+        take_step(0);
         for (u32 listed = FEW; listed == FEW && count < p.limit;) {
             listed = list_undecided(shared, words);
             if (!listed) return;
@@ -491,6 +493,7 @@ struct Scan {
 
     // All candidates, ranked by the kernel before, with the matrix.
     __device__ __forceinline__ void take_ranked() {
+        static_assert(SMALL >= FEW, "take_window begins with a step");
         fetch(0);
         for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) shared.dead[i] = ~before(i * 64, within);
         __syncthreads();
