@@ -532,6 +532,13 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_the_matrix_are_whole_steps_in_the_window() {
+        for (limit, rows) in [(0, 512), (300, 512), (500, 768), (5461, 8192), (25_200, 8192)] {
+            assert_eq!(matrix_rows(limit), rows, "{limit}");
+        }
+    }
+
+    #[test]
     fn work_of_a_frame_that_fails_is_waited_for() {
         let Some(context) = crate::test::gpu() else { return };
         let output = output(&context);
