@@ -152,8 +152,8 @@ __device__ inline void store(const Conversion &p, const Frame &frame, uint32_t x
 }
 
 // FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
-// `Place` is where the scaled picture lies in the tensor, and where its columns and rows are sampled. From column x of the tensor on, and
-// in a row of the scaled picture.
+// `Place` is where the scaled picture lies in the tensor, and where the thread's columns and the rows are sampled. From column x of the
+// tensor on, and in a row of the scaled picture.
 template <uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, typename Place>
 __device__ inline void preprocess_pixels(const Conversion &p, const Frame &frame, const Place &place, uint32_t x, uint32_t row_number) {
     if (x >= p.tensor_width || row_number >= place.height) return;
@@ -175,7 +175,7 @@ __device__ inline void preprocess_pixels(const Conversion &p, const Frame &frame
         uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = place.column(inside[k] ? x + k - place.left : 0);
+            columns[k] = place.column(k);
             first_columns[k] = columns[k].first;
             others_columns[k] = columns[k].others;
         }

@@ -32,46 +32,43 @@ __device__ inline Position row_position(const Sampling &p, const Placement &at, 
     return {full.near, full.weight, others.near, others.weight};
 }
 
-// The positions of a block's columns and rows, which its threads share.
-template <uint32_t BLOCK_COLUMNS, uint32_t BLOCK_ROWS>
+// The positions of a block's columns and rows. Column k of a thread is columns[k][threadIdx.x], so that no two threads wait for the
+// same bank of memory; outside the scaled rectangle it is the rectangle's first column.
+template <uint32_t COLUMNS, uint32_t ROWS>
 struct Positions {
-    Position columns[BLOCK_COLUMNS]; // outside the scaled rectangle that of its first column
-    Position rows[BLOCK_ROWS];
+    Position columns[COLUMNS][THREADS_X];
+    Position rows[THREADS_Y * ROWS];
 };
 
-template <uint32_t BLOCK_COLUMNS, uint32_t BLOCK_ROWS>
+template <uint32_t COLUMNS, uint32_t ROWS>
 struct BlockPlace {
-    const Positions<BLOCK_COLUMNS, BLOCK_ROWS> &positions;
+    const Positions<COLUMNS, ROWS> &positions;
     uint32_t left, top, width, height;
-    uint32_t first_column, first_row; // of the block, in the scaled rectangle
+    uint32_t first_row; // of the block, in the scaled rectangle
 
-    // What is not in the block gets any position that is there.
-    __device__ inline Position column(uint32_t i) const { return positions.columns[min(i - first_column, BLOCK_COLUMNS - 1)]; }
+    __device__ inline Position column(uint32_t k) const { return positions.columns[k][threadIdx.x]; }
     __device__ inline Position row(uint32_t i) const { return positions.rows[i - first_row]; }
 };
 
 // A block of the scaled rectangle, of which each thread writes COLUMNS pixels in each of ROWS rows.
 template <uint32_t COLUMNS, uint32_t ROWS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
 __device__ inline void preprocess_block(const Sampling &p, const Frame &frame, const Placement &at) {
-    constexpr uint32_t BLOCK_COLUMNS = THREADS_X * COLUMNS, BLOCK_ROWS = THREADS_Y * ROWS;
-    constexpr uint32_t THREADS = THREADS_X * THREADS_Y, WARP = 32;
-    static_assert(BLOCK_ROWS <= WARP, "a warp computes the rows");
-    __shared__ Positions<BLOCK_COLUMNS, BLOCK_ROWS> positions;
-    const uint32_t left = blockIdx.x * BLOCK_COLUMNS, top = blockIdx.y * BLOCK_ROWS;
+    constexpr uint32_t BLOCK_ROWS = THREADS_Y * ROWS;
+    static_assert(BLOCK_ROWS <= THREADS_X, "a warp computes the rows");
+    __shared__ Positions<COLUMNS, ROWS> positions;
+    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS, top = blockIdx.y * BLOCK_ROWS;
     if (top >= at.height) return;
-    const uint32_t thread = threadIdx.y * THREADS_X + threadIdx.x;
-    for (uint32_t i = thread; i < BLOCK_COLUMNS; i += THREADS) {
-        const uint32_t column = left + i - at.left; // left of the rectangle this wraps around to a great number
-        positions.columns[i] = column_position<PLANES>(p, at, column < at.width ? column : 0);
+    // By a warp for each column of a thread.
+    for (uint32_t k = threadIdx.y; k < COLUMNS; k += THREADS_Y) {
+        const uint32_t column = x + k - at.left; // left of the rectangle this wraps around to a great number
+        positions.columns[k][threadIdx.x] = column_position<PLANES>(p, at, column < at.width ? column : 0);
     }
-    // By the last warp, meanwhile.
-    const uint32_t row_of_warp = thread - (THREADS - WARP);
-    if (row_of_warp < BLOCK_ROWS) {
-        positions.rows[row_of_warp] = row_position<PLANES>(p, at, min(top + row_of_warp, at.height - 1));
+    // By the last warp, which has no column where a thread has two.
+    if (threadIdx.y == THREADS_Y - 1 && threadIdx.x < BLOCK_ROWS) {
+        positions.rows[threadIdx.x] = row_position<PLANES>(p, at, min(top + threadIdx.x, at.height - 1));
     }
     __syncthreads();
-    const BlockPlace<BLOCK_COLUMNS, BLOCK_ROWS> place = {positions, at.left, at.top, at.width, at.height, left - at.left, top};
-    const uint32_t x = left + threadIdx.x * COLUMNS;
+    const BlockPlace<COLUMNS, ROWS> place = {positions, at.left, at.top, at.width, at.height, top};
 #pragma unroll 1
     for (uint32_t row = threadIdx.y; row < BLOCK_ROWS; row += THREADS_Y)
         preprocess_pixels<COLUMNS, Sample, FIRST, OTHERS, PLANES>(p, frame, place, x, top + row);
