@@ -15,7 +15,8 @@
 
 inline constexpr uint32_t CELLS = 8; // of a thread
 inline constexpr uint32_t PIECE = THREADS * CELLS;
-inline constexpr uint32_t LOOKS = 4; // at rings by a thread, before those that are near are drawn
+// At rings by a thread, before those that are near are drawn. With more, the memory for rings keeps blocks of other boxes waiting.
+inline constexpr uint32_t LOOKS = 2;
 inline constexpr uint32_t TAG = 4;
 
 struct Parameters {
