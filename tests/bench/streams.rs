@@ -42,6 +42,9 @@
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit
 //! status then is 1.
 
+// Of `json!`, which takes three for each key: a row of a chain has 43.
+#![recursion_limit = "256"]
+
 #[path = "streams/arguments.rs"]
 mod arguments;
 #[path = "../common/awake.rs"]
