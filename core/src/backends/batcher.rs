@@ -2,11 +2,11 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0 or automatic, it
-//! waits until the model is free: behind another run it would only wait, and here others join it; but half a batch is queued there, so
-//! that the GPU goes on at once. Where it is automatic, it then waits as long as that pays. Nothing has to be drained: outputs that are waited for are computed, and dropped ones are not. Behind a
-//! `tee` several elements wait for the outputs of one frame; one that may not wait any longer ends its own wait alone, by its
-//! [`CancelToken`].
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0 or
+//! automatic, it waits until the model is free: behind another run it would only wait, and here others join it; but half a batch is
+//! queued there, so that the GPU goes on at once. Where it is automatic, it then waits as long as that pays. Nothing has to be
+//! drained: outputs that are waited for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs
+//! of one frame; one that may not wait any longer ends its own wait alone, by its [`CancelToken`].
 //!
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
 //! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
@@ -213,8 +213,7 @@ impl Batcher {
             Arc::new(Request { stream, frame, submitted, picture, values, outcome })
         };
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
-        queue.waiting.extend(requests.iter().map(QueuedRequest::of));
-        queue.pace.iter_mut().for_each(|pace| pace.came(submitted, requests.len()));
+        queue.add(&requests);
         let is_gathering = queue.is_gathering;
         drop(queue);
         if is_gathering {
@@ -322,8 +321,8 @@ impl Batcher {
         self.queue.notify_all();
     }
 
-    /// Waits for more frames as long as that pays, where the batch timeout is automatic and the model is free. One thread does so, and the
-    /// others wait for that one. Returns whether it has waited, so that all may be otherwise.
+    /// Waits for more frames as long as that pays, where the batch timeout is automatic and the model is free. One thread does so, and
+    /// the others wait for that one. Returns whether it has waited, or has to wait for a run, so that all may be otherwise.
     fn gather(&self, waits: impl Fn(&BatchQueueState) -> bool) -> bool {
         let mut queue = self.queue.state.lock().unwrap();
         if queue.pace.is_none() {
@@ -342,6 +341,9 @@ impl Batcher {
                 drop(self.queue.wait_while(|queue| queue.free_runner().is_none() && waits(queue)));
             }
             return is_queuing;
+        }
+        if queue.is_busy() {
+            return true; // another thread has just queued a run
         }
         let mut has_waited = false;
         while waits(&queue)

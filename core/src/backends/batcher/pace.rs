@@ -10,10 +10,11 @@
 //! * **A crowded GPU.** Runs of `k` frames that would keep it busy for more than [`CROWDED`] of its time leave too little of it to
 //!   decoders, preprocessing and what comes behind. With each frame that joins a run, `fixed` is paid once less. So it pays if `t < fixed`.
 //!
-//! How long the next frame will take is the mean of what it took in such moments: it tells streams that come on their own from
-//! decoders that have no surfaces left, which give no frame until one of theirs is done. Such a time counts as twice `fixed` at most, so
-//! that half of the waits must be worth it. A wait ends after the time that it can save: so it never costs more than it can bring. And no
-//! frame waits longer than [`AUTO_LIMIT`] in all while the model is free.
+//! How long the next frame will take is the mean of what it took when as many frames waited: it tells streams that come on their own from
+//! decoders that have no surfaces left, and from streams that all have a frame there, which give none until one of theirs is done. Such a
+//! time counts as twice `fixed` at most, so that half of the waits must be worth it. A wait ends after the time that it can save: so it
+//! never costs more than it can bring. And no frame waits longer than [`AUTO_LIMIT`] in all while the model is free, nor at all where the
+//! next one is likely to come only after that.
 //!
 //! Where several runs are on the GPU at the same time, none of them can be timed alone, and nothing waits.
 //!
@@ -57,10 +58,10 @@ pub(super) struct BatchPace {
     last: Option<Instant>,
     /// From one frame to the next, of all streams.
     gap: Option<f64>,
-    /// Since when a batch could be run, and no frame has come.
-    open: Option<Instant>,
-    /// From there to the next frame.
-    next: Option<f64>,
+    /// Since when a batch could be run, with how many frames then, and no frame has come that could join them.
+    open: Option<(Instant, usize)>,
+    /// From there to the next frame, by the number of frames that waited, from 1 on.
+    next: Vec<Option<f64>>,
     /// A wait was in vain, and no frame has come since then.
     is_missed: bool,
     costs: RunCosts,
@@ -70,7 +71,7 @@ pub(super) struct BatchPace {
 
 /// How long runs take.
 struct RunCosts {
-    /// By the number of frames, from 1 on.
+    /// By their number of frames, from 1 on.
     of_frames: Vec<Option<f64>>,
     line: Option<CostLine>,
 }
@@ -85,12 +86,12 @@ struct CostLine {
 impl BatchPace {
     /// Of a model that takes so many frames at once.
     pub(super) fn new(size: usize) -> Self {
-        let costs = RunCosts { of_frames: vec![None; size], line: None };
-        BatchPace { last: None, gap: None, open: None, next: None, is_missed: false, costs, limit: AUTO_LIMIT }
+        let (next, costs) = (vec![None; size], RunCosts { of_frames: vec![None; size], line: None });
+        BatchPace { last: None, gap: None, open: None, next, is_missed: false, costs, limit: AUTO_LIMIT }
     }
 
-    /// So many frames come at the same time.
-    pub(super) fn came(&mut self, now: Instant, frames: usize) {
+    /// So many frames come at the same time. `joins`: they can be run together with those that wait or have waited last.
+    pub(super) fn came(&mut self, now: Instant, frames: usize, joins: bool) {
         /// The part that a frame has in the mean: some 32 frames are looked back on.
         const PART: f64 = 1.0 / 32.0;
         if frames == 0 {
@@ -100,12 +101,24 @@ impl BatchPace {
             let gap = now.saturating_duration_since(last).as_secs_f64() / frames as f64;
             self.gap = Some(mean(self.gap, gap, 1.0 - (1.0 - PART).powi(frames.min(1 << 10) as i32)));
         }
-        if let Some(open) = self.open.take() {
-            let most = self.costs.line.map_or(AUTO_LIMIT.as_secs_f64(), |line| 2.0 * line.fixed);
-            let took = now.saturating_duration_since(open).as_secs_f64();
-            self.next = Some(mean(self.next, took.min(most), 1.0 / 8.0));
+        if joins {
+            self.close(Some(now));
+            self.is_missed = false;
         }
-        self.is_missed = false;
+    }
+
+    /// Other frames are to be run, and none has come that could have joined those before them.
+    pub(super) fn turned(&mut self) {
+        self.close(None);
+    }
+
+    /// The next frame has come, or does not come.
+    fn close(&mut self, came: Option<Instant>) {
+        let Some((open, frames)) = self.open.take() else { return };
+        let most = self.costs.line.map_or(AUTO_LIMIT.as_secs_f64(), |line| 2.0 * line.fixed);
+        let took = came.map_or(most, |came| came.saturating_duration_since(open).as_secs_f64().min(most));
+        let next = &mut self.next[frames - 1];
+        *next = Some(mean(*next, took, 1.0 / 8.0));
     }
 
     /// A run of so many frames has taken that long, with nothing before it that it had to wait for.
@@ -116,20 +129,22 @@ impl BatchPace {
     /// How long the next frame is waited for at most: the model is free, and so many frames wait, which it could have
     /// run for that long.
     pub(super) fn wait(&mut self, now: Instant, frames: usize, waited: Duration) -> Duration {
-        self.open.get_or_insert(now);
-        let (Some(line), Some(next)) = (self.costs.line, self.next) else { return Duration::ZERO };
-        if self.is_missed || frames == 0 || frames >= self.costs.of_frames.len() {
+        if frames == 0 || frames >= self.next.len() {
             return Duration::ZERO;
         }
+        self.open.get_or_insert((now, frames));
+        let (Some(line), Some(next), false) = (self.costs.line, self.next[frames - 1], self.is_missed) else {
+            return Duration::ZERO;
+        };
         let saved = match self.is_crowded(line, frames) {
             true => line.fixed,
             false => (line.fixed - frames as f64 * line.each) / (frames + 1) as f64,
         };
-        if next >= saved {
+        let left = self.limit.saturating_sub(waited);
+        if next >= saved.min(left.as_secs_f64()) {
             return Duration::ZERO;
         }
-        let saved = Duration::try_from_secs_f64(saved).unwrap_or(self.limit);
-        saved.min(self.limit.saturating_sub(waited))
+        Duration::try_from_secs_f64(saved).map_or(left, |saved| saved.min(left))
     }
 
     /// No frame has come in that time.
@@ -159,17 +174,25 @@ impl RunCosts {
         self.line = self.fit();
     }
 
-    /// The line through all that is known, by least squares. Each number of frames counts once, however often it was run.
+    /// The line through all that is known, by least squares. Each number of frames counts once, however often it was run. It takes no
+    /// longer than a larger one has taken: the first run may have been slow, and none of its size may come again.
     fn fit(&self) -> Option<CostLine> {
-        let known = || self.of_frames.iter().zip(1u32..).filter_map(|(time, n)| time.map(|time| (f64::from(n), time)));
-        let count = known().count();
-        if count < 2 {
+        let mut least = f64::INFINITY;
+        let of_larger_first = self.of_frames.iter().enumerate().rev();
+        let known: Vec<(f64, f64)> = of_larger_first
+            .filter_map(|(at, time)| {
+                least = least.min((*time)?);
+                Some(((at + 1) as f64, least))
+            })
+            .collect();
+        if known.len() < 2 {
             return None;
         }
-        let sums = known().fold((0.0, 0.0), |(n, time), (more, took)| (n + more, time + took));
-        let (middle, height) = (sums.0 / count as f64, sums.1 / count as f64);
-        let above: f64 = known().map(|(n, time)| (n - middle) * (time - height)).sum();
-        let spread: f64 = known().map(|(n, _)| (n - middle).powi(2)).sum();
+        let count = known.len() as f64;
+        let sums = known.iter().fold((0.0, 0.0), |(n, time), &(more, took)| (n + more, time + took));
+        let (middle, height) = (sums.0 / count, sums.1 / count);
+        let above: f64 = known.iter().map(|&(n, time)| (n - middle) * (time - height)).sum();
+        let spread: f64 = known.iter().map(|&(n, _)| (n - middle).powi(2)).sum();
         let each = (above / spread).max(0.0);
         Some(CostLine { fixed: (height - middle * each).max(0.0), each })
     }
@@ -201,12 +224,12 @@ mod tests {
             Scene { pace, now: Instant::now() }
         }
 
-        /// So many frames, each `gap` µs after the one before; each finds the model free, with one frame that waits.
+        /// So many frames, each `gap` µs after the one before. Each finds the model free, with 1 frame that waits, 2, and so on up to 15.
         fn come(&mut self, frames: usize, gap: u64) {
-            for _ in 0..frames {
-                let _ = self.wait(1);
+            for at in 0..frames {
+                let _ = self.wait(1 + at % 15);
                 self.now += micros(gap);
-                self.pace.came(self.now, 1);
+                self.pace.came(self.now, 1, true);
             }
         }
 
@@ -231,8 +254,8 @@ mod tests {
         scene.come(300, 520); // 64 at 30 frames a second
         assert_eq!(scene.wait(1), 0);
         // (240 - 140) / 2 µs are saved for each of two frames, and nothing with two that wait: 240 < 2 · 140.
-        scene.come(2, 33_000);
-        scene.come(24, 20);
+        scene.come(15, 33_000);
+        scene.come(24 * 15, 20);
         scene.pace.gap = Some(520e-6);
         assert_eq!([scene.wait(1), scene.wait(2)], [50, 0]);
     }
@@ -272,11 +295,47 @@ mod tests {
         for _ in 0..40 {
             let _ = scene.wait(8);
             scene.now += micros(240 + 8 * 140);
-            (0..8).for_each(|_| scene.pace.came(scene.now, 1));
+            (0..8).for_each(|_| scene.pace.came(scene.now, 1, true));
         }
         assert_eq!(scene.wait(8), 0);
-        scene.come(100, 100);
+        assert!(scene.wait(7) > 0, "fewer are");
+        scene.come(300, 100);
         assert!(scene.wait(8) > 0, "with more surfaces they are again");
+    }
+
+    /// Four streams, each of which has one frame in work, and a batch that has room for 16.
+    #[test]
+    fn a_batch_that_cannot_have_more_frames_does_not_wait_for_them() {
+        let mut scene = Scene::of(240, 20);
+        for _ in 0..40 {
+            for frames in 1..4 {
+                let _ = scene.wait(frames);
+                scene.now += micros(20);
+                scene.pace.came(scene.now, 1, true);
+            }
+            let _ = scene.wait(4);
+            scene.now += micros(240 + 4 * 20);
+            scene.pace.came(scene.now, 1, true);
+        }
+        scene.pace.gap = Some(50e-6);
+        assert_eq!([scene.wait(3), scene.wait(4)], [240, 0]);
+    }
+
+    #[test]
+    fn frames_of_another_batch_are_not_waited_for() {
+        let mut scene = Scene::of(240, 140);
+        scene.come(300, 100);
+        assert_eq!(scene.wait(1), 240);
+        for _ in 0..40 {
+            scene.pace.came(scene.now, 1, false);
+            scene.pace.turned();
+            let _ = scene.wait(1);
+            scene.now += micros(100);
+        }
+        assert_eq!(scene.wait(1), 0);
+        scene.pace.turned();
+        scene.pace.turned(); // nothing waits
+        assert_eq!(scene.wait(2), 240, "of more frames nothing else is known");
     }
 
     #[test]
@@ -287,14 +346,16 @@ mod tests {
         scene.now += micros(240);
         scene.pace.missed();
         assert_eq!(scene.wait(4), 0);
-        scene.pace.came(scene.now, 1);
+        scene.pace.came(scene.now, 1, false);
+        assert_eq!(scene.wait(4), 0, "nor before one that can join");
+        scene.pace.came(scene.now, 1, true);
         assert_eq!(scene.wait(5), 240);
     }
 
     #[test]
     fn no_frame_waits_longer_than_the_limit() {
         let mut scene = Scene::of(240, 140);
-        scene.come(300, 100);
+        scene.come(300, 50);
         let mut wait = |waited| scene.pace.wait(scene.now, 4, waited);
         assert_eq!(wait(AUTO_LIMIT - micros(100)), micros(100));
         assert_eq!(wait(AUTO_LIMIT), Duration::ZERO);
@@ -302,6 +363,8 @@ mod tests {
         let mut slow = Scene::of(60_000, 100);
         slow.come(300, 100);
         assert_eq!(slow.wait(4) as u128, AUTO_LIMIT.as_micros(), "whatever a run costs");
+        slow.come(300, 8000);
+        assert_eq!(slow.wait(4), 0, "what comes after that is not waited for, though a run costs more");
     }
 
     #[test]
@@ -323,14 +386,24 @@ mod tests {
         assert!((fixed - 200e-6).abs() < 2e-6 && (each - 200e-6).abs() < 2e-6, "{fixed} {each}");
     }
 
+    /// No run of its size may come again, which would tell.
+    #[test]
+    fn a_slow_run_takes_no_longer_than_one_of_more_frames() {
+        let mut pace = BatchPace::new(16);
+        pace.ran(1, Duration::from_secs(3));
+        (2..=16).for_each(|frames| pace.ran(frames as usize, micros(240 + 140 * frames)));
+        let CostLine { fixed, each } = pace.costs.line.unwrap();
+        assert!((200e-6..300e-6).contains(&fixed) && (130e-6..145e-6).contains(&each), "{fixed} {each}");
+    }
+
     #[test]
     fn pictures_that_come_together_count_as_so_many_frames() {
         let (mut one, mut four) = (Scene::of(240, 140), Scene::of(240, 140));
         for _ in 0..100 {
             one.now += micros(100);
-            one.pace.came(one.now, 1);
+            one.pace.came(one.now, 1, true);
             four.now += micros(400);
-            four.pace.came(four.now, 4);
+            four.pace.came(four.now, 4, true);
         }
         let gaps = [one, four].map(|scene| scene.pace.gap.unwrap());
         assert!(gaps.iter().all(|gap| (gap - 100e-6).abs() < 1e-9), "{gaps:?}");

@@ -33,6 +33,8 @@ pub(super) struct BatchQueueState {
     pub(super) is_gathering: bool,
     /// Since when the model could run the frames that wait, as far as a thread has seen it.
     free_since: Option<Instant>,
+    /// What a frame that could join them, or those before, goes into the model with, and the size of its pictures.
+    open_to: Option<(Arc<InputValues>, Dims)>,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -120,6 +122,16 @@ pub(super) enum FlushReason<'a> {
 }
 
 impl BatchQueueState {
+    /// The pictures of a frame wait from now on.
+    pub(super) fn add(&mut self, requests: &[Arc<Request>]) {
+        self.waiting.extend(requests.iter().map(QueuedRequest::of));
+        let last = self.waiting.last().filter(|_| !requests.is_empty());
+        if let (Some(pace), Some(last)) = (&mut self.pace, last) {
+            let joins = self.open_to.as_ref().is_none_or(|(values, dims)| last.goes_with(values, dims));
+            pace.came(last.submitted, requests.len(), joins);
+        }
+    }
+
     /// Until when the run that is to be given up first may take; `None`, where all may take as long as they want.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let limit = self.limit.filter(|_| self.given_up.is_none())?;
@@ -180,22 +192,34 @@ impl BatchQueueState {
         self.last_alone.filter(|_| self.run_before().is_some_and(|last| last.is_same(run)))
     }
 
-    /// How long more frames are waited for, now that the model is free; `None`, where that does not pay.
+    /// How long more frames are waited for while the model is free; `None`, where that does not pay, or it is not free.
     pub(super) fn time_to_gather(&mut self, size: usize) -> Option<Duration> {
-        if self.given_up.is_some() || self.pause.is_some() {
+        if self.given_up.is_some() || self.pause.is_some() || self.free_runner().is_none() || self.is_busy() {
             return None;
         }
         self.waiting.retain(QueuedRequest::is_there);
         let (frames, now) = (self.waiting.len(), Instant::now());
-        let oldest = self.waiting.first().filter(|_| frames < size)?.submitted;
-        let since = oldest.max(*self.free_since.get_or_insert(now));
-        let time = self.pace.as_mut()?.wait(now, frames, now.saturating_duration_since(since));
+        let first = self.waiting.first().filter(|_| frames < size)?;
+        // Those that cannot be in its batch would only wait for it.
+        if self.waiting.iter().any(|waiting| !waiting.goes_with(&first.values, &first.dims)) {
+            return None;
+        }
+        let (since, pace) = (first.submitted.max(*self.free_since.get_or_insert(now)), self.pace.as_mut()?);
+        if self.open_to.as_ref().is_none_or(|(values, dims)| !first.goes_with(values, dims)) {
+            pace.turned();
+            self.open_to = Some((first.values.clone(), first.dims.clone()));
+        }
+        let time = pace.wait(now, frames, now.saturating_duration_since(since));
         Some(time).filter(|time| !time.is_zero())
     }
 
     /// As long as it has not ended, a further run would wait on the GPU.
     pub(super) fn run_before(&self) -> Option<&Fence> {
         self.queued.get(1)?.as_ref()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.run_before().is_some_and(|run| !run.is_passed())
     }
 
     /// Whether enough frames wait for a run that the GPU begins as soon as the one before it has ended. Small runs would cost more than
@@ -253,7 +277,7 @@ impl BatchQueueState {
         let next = turns.into_iter().filter_map(|(_, at)| {
             let waiting = &mut self.waiting[at];
             if let Some((values, dims)) = &first
-                && (!Arc::ptr_eq(values, &waiting.values) || *dims != waiting.dims)
+                && !waiting.goes_with(values, dims)
             {
                 return None;
             }
@@ -273,6 +297,11 @@ impl QueuedRequest {
         let dims = picture.first().map(|tensor| tensor.desc().dims.clone()).unwrap_or_default();
         let (values, request) = (values.clone(), Arc::downgrade(request));
         QueuedRequest { stream: *stream, frame: *frame, values, dims, submitted: *submitted, request }
+    }
+
+    /// Whether it can be in a batch of frames with these values, whose pictures have that size.
+    fn goes_with(&self, values: &Arc<InputValues>, dims: &Dims) -> bool {
+        Arc::ptr_eq(&self.values, values) && self.dims == *dims
     }
 
     /// Whether the frame has not ended, and was not taken.

@@ -11,9 +11,9 @@ fn gathering(queues: bool, limit: Duration) -> Bench {
     let (pace, now) = (queue.pace.as_mut().unwrap(), Instant::now());
     pace.limit = limit;
     (1..=4).for_each(|frames| pace.ran(frames, LONG));
-    for _ in 0..40 {
-        let _ = pace.wait(now, 1, Duration::ZERO);
-        pace.came(now, 1);
+    for frames in 1..8 {
+        let _ = pace.wait(now, frames, Duration::ZERO);
+        pace.came(now, 1, true);
     }
     drop(queue);
     bench
@@ -55,6 +55,26 @@ fn a_batch_is_run_where_no_frame_comes() {
         assert_eq!(tickets.each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
         assert_eq!(bench.batches(), [[1.0, 2.0]], "{queues}");
         assert_eq!(bench.batcher.counts().late, 1);
+    }
+}
+
+#[test]
+fn frames_that_cannot_be_in_one_batch_do_not_wait_for_each_other() {
+    for queues in [true, false] {
+        let bench = gathering(queues, LONG);
+        let [one, other] = [(); 2].map(|()| Arc::<InputValues>::default());
+        let submit =
+            |stream, picture, values| submit_with(&bench.batcher, stream, &[picture], values).unwrap().remove(0);
+        let first = submit(0, 1.0, &one);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| outcome(&first));
+            bench.batcher.queue.waiters.wait_for(1);
+            let second = submit(1, 2.0, &other);
+            assert_eq!(waiting.join().unwrap(), Ok(1.0), "what came cannot join it");
+            bench.batcher.flush(1);
+            assert_eq!(outcome(&second), Ok(2.0));
+        });
+        assert_eq!(bench.batches(), [[1.0], [2.0]], "{queues}");
     }
 }
 
