@@ -218,6 +218,7 @@ impl BatchQueueState {
         self.queued.get(1)?.as_ref()
     }
 
+    /// Whether one would.
     pub(super) fn is_busy(&self) -> bool {
         self.run_before().is_some_and(|run| !run.is_passed())
     }
