@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
 # Builds and tests with later GStreamers and their analytics library, on any Debian or Ubuntu:
-# with 1.26 on Debian 13, and with 1.28 on Debian sid.  If asked to, also for 64-bit ARM:
+# with 1.26 on Debian 13, and with 1.28 on Debian sid.  If asked to, also with 1.24 on Ubuntu 24.04, with 1.20 on Ubuntu 22.04,
+# which are also what NVIDIA's JetPack 7 and 6 have, and for 64-bit ARM:
 # cross-built on Debian sid, with its Rust, and run by QEMU, which needs Linux 6.7.
 #
 # What GStreamer's version cannot change runs on this machine alone, by tests/run.sh.
 #
 #   tests/compat.sh          needs root or sudo; later runs reuse the folders and the builds
-#   tests/compat.sh sid      only that one; trixie is the other
+#   tests/compat.sh sid      only that one; the others are trixie, noble (Ubuntu 24.04) and jammy (Ubuntu 22.04)
 #   tests/compat.sh arm64    64-bit ARM: what the architecture can change, and the sample clip in a pipeline
 #
 # Each is a folder in the user's cache, made by debootstrap.  This machine's Rust, its
@@ -40,7 +41,7 @@ GST_TRT=(detect serve sources)
 
 # choose SUITE: what the functions of the second part work on.
 choose() {
-    FOLDER=$CACHE/$1 RELEASE=$1 MORE_PACKAGES=() WITH_PLUGINS=(env)
+    FOLDER=$CACHE/$1 RELEASE=$1 FEATURE='' MORE_PACKAGES=() WITH_PLUGINS=(env)
     case $1 in
         trixie)
             NAME="Debian 13" FEATURE=v1_26
@@ -52,11 +53,20 @@ choose() {
             NAME="Debian sid" FEATURE=v1_28
             ROOMS=("${EACH_VERSION[@]}") PROGRAMS=() UNIT_TESTS=()
             ;;
-        arm64)
-            NAME="Debian sid for 64-bit ARM" RELEASE=sid FEATURE=aarch64
+        noble)
+            NAME="Ubuntu 24.04" FEATURE=v1_24
+            ROOMS=("${EACH_VERSION[@]}") PROGRAMS=() UNIT_TESTS=()
             ;;
-        *) fail "there is no suite \"$1\"; use trixie, sid or arm64" ;;
+        # Earlier than all features: there is no analytics library, and no CUDA memory of GStreamer.
+        jammy)
+            NAME="Ubuntu 22.04"
+            ROOMS=("${EACH_VERSION[@]}" trtpreprocess trtoverlay trtpublish trttrack) PROGRAMS=(detect) UNIT_TESTS=(--lib)
+            ;;
+        arm64) NAME="Debian sid for 64-bit ARM" RELEASE=sid ;;
+        *) fail "there is no suite \"$1\"; use trixie, sid, noble, jammy or arm64" ;;
     esac
+    FEATURES=(--locked --workspace)
+    [ -z "$FEATURE" ] || FEATURES+=(--features "$FEATURE")
 }
 
 # ------------------------------------------------------------- first part: as the user, outside
@@ -96,7 +106,7 @@ fill_folder() {
         share_network_settings "$FOLDER"
         quietly "Installing in it: ${missing[*]}" install_inside "${missing[@]}"
     fi
-    if ! inside pkg-config --exists gstreamer-analytics-1.0; then
+    if [ -n "$FEATURE" ] && ! inside pkg-config --exists gstreamer-analytics-1.0; then
         quietly "Unpacking in it: ${ANALYTICS_PACKAGES[*]}" unpack_inside "${ANALYTICS_PACKAGES[@]}"
     fi
 }
@@ -134,7 +144,8 @@ furnish_folder() {
     lend "$COMPAT_RUST" /opt/rust
     lend_project
     [ ! -d "$CACHE/tensorrt" ] || lend "$CACHE/tensorrt" /root/.cache/gst-plugin-trt/tensorrt
-    first_build "$CACHE/trixie/build/debug"
+    # What was linked on Debian 13 runs on none that is older.
+    [ "$RELEASE" != sid ] || first_build "$CACHE/trixie/build/debug"
     first_build "$COMPAT_BUILD"
     own_build
     cp "$COMPAT_NEXTEST" "$FOLDER/usr/local/bin/cargo-nextest"
@@ -146,16 +157,16 @@ run_tests() {
     rooms=$(IFS='|'; echo "${ROOMS[*]}")
     # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there. All commands
     # name the whole workspace and something that is tested: others would have their own features, and builds.
-    inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${chosen[@]}"
+    inside cargo build "${FEATURES[@]}" --lib --bins "${chosen[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
-        inside "${WITH_PLUGINS[@]}" cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" \
+        inside "${WITH_PLUGINS[@]}" cargo nextest run "${FEATURES[@]}" "${UNIT_TESTS[@]}" \
             "${chosen[@]}" --retries 1 --filterset "not binary(elements) + test(/^($rooms)::/)"
         CARGO_TARGET_DIR=$FOLDER/build "$ROOT/tests/skipped.py"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
-        inside "${WITH_PLUGINS[@]}" cargo test --locked --workspace --features "$FEATURE" --test elements -- "${ROOMS[@]/%/::}"
+        inside "${WITH_PLUGINS[@]}" cargo test "${FEATURES[@]}" --test elements -- "${ROOMS[@]/%/::}"
         [ "${#PROGRAMS[@]}" = 0 ] ||
-            inside cargo test --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${PROGRAMS[@]/#/--test=}"
+            inside cargo test "${FEATURES[@]}" "${UNIT_TESTS[@]}" "${PROGRAMS[@]/#/--test=}"
     fi
 }
 
@@ -176,7 +187,7 @@ test_trixie() {
     nothing_mounted
     step "$NAME" install_and_furnish
     step "clippy on $NAME, $FEATURE" \
-        inside cargo clippy --locked --workspace --all-targets --features "$FEATURE" -- --deny warnings
+        inside cargo clippy "${FEATURES[@]}" --all-targets -- --deny warnings
     step "plugins for ONVIF on $NAME" build_onvif
     step "tests on $NAME, $FEATURE" run_tests
 }
@@ -190,6 +201,22 @@ test_sid() {
     if ! (fill_folder); then skip_suite && return; fi
     step "$NAME" furnish_folder
     step "tests on $NAME, $FEATURE" run_tests
+}
+
+# Releases of Ubuntu are what they are, so what fails there fails here.
+test_ubuntu() {
+    choose "$1"
+    nothing_mounted
+    step "$NAME" install_and_furnish
+    step "tests on $NAME${FEATURE:+, $FEATURE}" run_tests
+}
+
+test_noble() {
+    test_ubuntu noble
+}
+
+test_jammy() {
+    test_ubuntu jammy
 }
 
 # ------------------------------------------------------------- 64-bit ARM
@@ -316,7 +343,7 @@ test_arm64() {
 }
 
 skip_suite() {
-    printf '\n== SKIP: %s cannot be installed today, the reason is above; nothing ran with %s\n' "$NAME" "$FEATURE"
+    printf '\n== SKIP: %s cannot be installed today, the reason is above; nothing ran with %s\n' "$NAME" "${FEATURE:-64-bit ARM}"
 }
 
 if [ -z "${SECOND_PART:-}" ]; then

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MPL-2.0
 # shellcheck shell=bash
-# Debian systems in folders, made by debootstrap, for tests/compat.sh and tests/packages.sh, which source this file behind
-# pipelines/setup.sh.
+# Debian and Ubuntu systems in folders, made by debootstrap, for tests/compat.sh, tests/packages.sh and packaging/arm64.sh, which source
+# this file behind pipelines/setup.sh.
 #
-# Functions of the second part work on a folder: RELEASE is its Debian, NAME that in words, FOLDER its path.
+# Functions of the second part work on a folder: RELEASE is its Debian or Ubuntu, NAME that in words, FOLDER its path.
 
 CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt")
 
@@ -11,7 +11,7 @@ CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plu
 
 need_debootstrap() {
     [ "${TRT_SETUP:-}" = skip ] ||
-        need_packages "what makes Debian's folders" debootstrap debian-archive-keyring
+        need_packages "what makes systems in folders" debootstrap debian-archive-keyring
     mkdir -p "$CACHE"
 }
 
@@ -45,12 +45,16 @@ nothing_mounted() {
         fail "something is mounted in $FOLDER (the lines above); unmount it first."
 }
 
-# The mirror that this machine takes Debian from; nothing on other distributions, where
+is_ubuntu() {
+    case $RELEASE in jammy | noble) ;; *) return 1 ;; esac
+}
+
+# mirror_of Debian|Ubuntu: the mirror that this machine takes it from; nothing on other distributions, where
 # debootstrap's own default is right.
-debian_mirror() {
-    # shellcheck disable=SC2016  # apt expands REPO_URI
-    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' |
-        grep -m 1 '^https\?:' || true
+mirror_of() {
+    # shellcheck disable=SC2016  # apt expands REPO_URI and RELEASE
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' "Origin: $1" "Label: $1" |
+        sed -n '/-security$/d; s/^\(https\{0,1\}:[^ ]*\) .*/\1/p' | head -n 1 || true
 }
 
 # A folder and its build take 6 GB; one that fills the disk fails somewhere else.
@@ -88,14 +92,53 @@ make_folder() {
 
 # In one chain, because `set -e` does not hold in a command that is asked whether it failed.
 make_bare() {
-    local mirror
-    mirror=$(debian_mirror)
+    local mirror options=(--variant=minbase)
+    mirror=$(mirror_of Debian)
+    if is_ubuntu; then
+        mirror=$(mirror_of Ubuntu)
+        # Half of GStreamer's plugins are in universe.
+        options+=("--keyring=$UBUNTU_KEYS" "--components=main,universe")
+        bring_ubuntu_keys || return
+        bring_ubuntu_scripts || return
+    fi
     rm -rf --one-file-system "$1.new" &&
-        debootstrap --variant=minbase "$RELEASE" "$1.new" ${mirror:+"$mirror"} &&
+        debootstrap "${options[@]}" "$RELEASE" "$1.new" ${mirror:+"$mirror"} &&
         # Nothing here must survive a power cut, and no manuals are needed.
         printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
             >"$1.new/etc/dpkg/dpkg.cfg.d/test-folder" &&
         mv "$1.new" "$1"
+}
+
+UBUNTU_KEYS=$CACHE/ubuntu-archive-keyring.gpg
+
+# Debian 12 has no package of Ubuntu's keys. There they come out of Debian 13, whose own keys it has.
+bring_ubuntu_keys() {
+    local keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+    # What is called from here works on this folder.
+    local RELEASE=trixie NAME="Debian 13" FOLDER=$CACHE/bare-trixie
+    if [ -e $keys ]; then
+        cp --dereference $keys "$UBUNTU_KEYS"
+        return
+    fi
+    make_folder && share_network_settings "$FOLDER" && unpack_keys && cp --dereference "$FOLDER/opt/ubuntu-keys$keys" "$UBUNTU_KEYS"
+}
+
+# Next to what belongs to the system, which stays bare. Its lists of packages are those of its first day.
+unpack_keys() {
+    # shellcheck disable=SC2016  # the shell inside expands them
+    inside sh -ec '
+        cd "$(mktemp -d)"
+        apt-get --quiet download ubuntu-keyring || { apt-get --quiet update; apt-get --quiet download ubuntu-keyring; }
+        dpkg-deb --extract ubuntu-keyring_*.deb /opt/ubuntu-keys
+        rm -r "$PWD"'
+}
+
+# An Ubuntu that is later than debootstrap is made by the same script as all others. The folder is named to debootstrap alone: the system
+# has its own, and stays as it is.
+bring_ubuntu_scripts() {
+    local system=/usr/share/debootstrap own=$CACHE/debootstrap
+    [ ! -e "$system/scripts/$RELEASE" ] || return 0
+    rm -rf "$own" && cp -a "$system" "$own" && ln -s gutsy "$own/scripts/$RELEASE" && export DEBOOTSTRAP_DIR="$own"
 }
 
 # What goes before chroot, such as another namespace.

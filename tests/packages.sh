@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# Installs the Debian package in fresh Debian systems as a user does, and detects in the sample clip.
+# Installs the Debian package in fresh systems as a user does, and detects in the sample clip.
 #
-#   tests/packages.sh               Debian 12 and 13; needs root or sudo
-#   tests/packages.sh trixie        only that one; bookworm is the other
+#   tests/packages.sh               Debian 12 and 13, Ubuntu 24.04; needs root or sudo
+#   tests/packages.sh trixie        only that one; the others are bookworm and noble, and jammy is Ubuntu 22.04 with GStreamer 1.20
 #   tests/packages.sh filled        quickly: Debian 13 in the folder that tests/compat.sh has filled, which has GStreamer already
 #
 # The package is that of packaging/deb.sh, which is built first, or the one that GST_TRT_DEB names, such as that of a release. A folder of a
@@ -16,18 +16,20 @@ set -euo pipefail
 . "$ROOT/tests/folders.sh"
 
 SUITES=("$@")
-[ $# != 0 ] || SUITES=(bookworm trixie)
+[ $# != 0 ] || SUITES=(bookworm trixie noble)
 
 choose() {
     SUITE=$1 RELEASE=$1 FOLDER=$CACHE/bare-$1
     case $1 in
         bookworm) NAME="Debian 12" ;;
         trixie) NAME="Debian 13" ;;
+        noble) NAME="Ubuntu 24.04" ;;
+        jammy) NAME="Ubuntu 22.04" ;;
         filled)
             NAME="Debian 13 with GStreamer" RELEASE=trixie FOLDER=$CACHE/trixie
             [ -d "$FOLDER" ] || fail "there is no $FOLDER; run tests/compat.sh trixie first."
             ;;
-        *) fail "there is no suite \"$1\"; use bookworm, trixie or filled" ;;
+        *) fail "there is no suite \"$1\"; use bookworm, trixie, noble, jammy or filled" ;;
     esac
 }
 

@@ -240,11 +240,11 @@ ray_archives() {
     GST_TRT_RAY=1 python/test.sh test_ray.py test_rows.py
 }
 
-# As it is released where all runs; else with the build of the tests, which says the same of what is in it.
+# debian_package SUITE: as it is released where all runs; else with the build of the tests, which says the same of what is in it.
 debian_package() {
     local profile=dev
     [ "$MODE" != full ] || profile=dist
-    GST_TRT_PROFILE=$profile tests/packages.sh bookworm
+    GST_TRT_PROFILE=$profile tests/packages.sh "$1"
 }
 
 # Each crate packs, and builds from what is packed. In a folder of its own, so that no other build takes what is packed.
@@ -285,7 +285,7 @@ kubernetes() {
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:8:publish"
-    "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
+    "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package bookworm"
     "Helm chart, its replicas:^packaging/(chart|prometheus)/|^tests/kubernetes/|^docs/kubernetes.md|^gst-trt/src/serve/(config|mod.rs|changes|place|service):4:kubernetes"
     "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
@@ -301,6 +301,10 @@ TOUCHES=(
     "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
     "models on Triton and MLServer:^tests/kserve/|^core/src/backends/kserve/:6:tests/kserve/run.sh $PROGRAM"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"
+    "Debian package on Ubuntu 24.04:^packaging/(deb|build|postinst|prerm)|^tests/(packages|folders).sh:8:debian_package noble"
+    "Ubuntu 24.04, GStreamer 1.24:^src/gst/|^tests/(compat|folders).sh:20:tests/compat.sh noble"
+    "Debian package on Ubuntu 22.04:^packaging/(deb|build|postinst|prerm)|^tests/(packages|folders).sh:8:debian_package jammy"
+    "Ubuntu 22.04, GStreamer 1.20:^src/gst/|^tests/(compat|folders).sh:30:tests/compat.sh jammy"
 )
 
 # The commit that the change is compared with: BASE, or the last one that is a day older than this one, or none.
