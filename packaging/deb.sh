@@ -130,7 +130,7 @@ Maintainer: ${DEBFULLNAME:-The maintainers of gst-plugin-trt} <${DEBEMAIL:-maint
 Section: libs
 Priority: optional
 Installed-Size: $(du --summarize --block-size=1K --apparent-size "$stage" | cut -f1)
-Depends: $depends, libgstreamer1.0-0 (>= 1.22), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
+Depends: $depends, libgstreamer1.0-0 (>= 1.20), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
 Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-bad, gstreamer1.0-x, gstreamer1.0-tools
 Suggests: librdkafka1
 Homepage: $repository

@@ -97,8 +97,8 @@ has_tools() {
 
 has_gstreamer() {
     has_tools cc pkg-config || return 1
-    pkg-config --atleast-version=1.22 gstreamer-1.0 2>/dev/null ||
-        { echo "there is no GStreamer 1.22 or later for compilers; install libgstreamer1.0-dev and libgstreamer-plugins-base1.0-dev"; return 1; }
+    pkg-config --atleast-version=1.20 gstreamer-1.0 2>/dev/null ||
+        { echo "there is no GStreamer 1.20 or later for compilers; install libgstreamer1.0-dev and libgstreamer-plugins-base1.0-dev"; return 1; }
 }
 
 has_venv() {

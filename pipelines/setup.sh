@@ -192,8 +192,8 @@ need_mdbook() {
 # ---------------------------------------------------------------------------- the two set-ups
 
 need_gstreamer() {
-    pkg-config --atleast-version=1.22 gstreamer-1.0 ||
-        fail "GStreamer 1.22 or newer is needed, found $(pkg-config --modversion gstreamer-1.0 2>&1 | head -n 1)."
+    pkg-config --atleast-version=1.20 gstreamer-1.0 ||
+        fail "GStreamer 1.20 or newer is needed, found $(pkg-config --modversion gstreamer-1.0 2>&1 | head -n 1)."
 }
 
 # Everything needed to build and run the plugin.

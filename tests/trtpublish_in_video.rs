@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gst_video::video_meta::VideoSeiUserDataUnregisteredMeta;
 use gsttrt::gst::sei::UUID;
+use gsttrt::gst::user_data::UserDataMeta;
 use serde_json::{Value, json};
 
 use crate::common::{launch, scratch};
@@ -48,7 +48,7 @@ fn read(file: &Path) -> BTreeMap<u64, Vec<Value>> {
     let mut found = BTreeMap::new();
     while let Ok(sample) = sink.pull_sample() {
         let buffer = sample.buffer().unwrap();
-        let metas = buffer.iter_meta::<VideoSeiUserDataUnregisteredMeta>().filter(|meta| meta.uuid() == UUID);
+        let metas = buffer.iter_meta::<UserDataMeta>().filter(|meta| meta.uuid() == UUID);
         let messages = metas.map(|meta| serde_json::from_slice(meta.data()).unwrap()).collect();
         found.insert(buffer.pts().unwrap().nseconds(), messages);
     }

@@ -29,4 +29,5 @@ pub mod report;
 pub mod sei;
 pub mod stats;
 pub mod stream;
+pub mod user_data;
 pub mod video;

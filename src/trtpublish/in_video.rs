@@ -8,7 +8,7 @@ use gsttrt_publish::record::{PublishSource, Record};
 
 use super::MessageSubject;
 use super::settings::PublishSettings;
-use crate::gst::sei;
+use crate::gst::{sei, user_data};
 
 /// What is the same for all messages.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct MessagesInVideo {
 
 impl MessagesInVideo {
     /// # Errors
-    /// Settings do not go together.
+    /// Settings do not go together, or GStreamer has no metas for messages.
     pub fn new(settings: &PublishSettings) -> Result<Self> {
         if settings.wanted.per == MessageSubject::Object {
             return Err(Error::new(
@@ -37,6 +37,9 @@ impl MessagesInVideo {
             )
             .remedy("Leave password, password-file, ca-file, cert-file and key-file unset"));
         }
+        if !user_data::available() {
+            return Err(no_metas());
+        }
         Ok(MessagesInVideo { format: settings.format, source: settings.source()? })
     }
 
@@ -50,6 +53,12 @@ impl MessagesInVideo {
         let given = records.iter().map(attach).filter(|is_given| *is_given).count();
         (given, all - given)
     }
+}
+
+fn no_metas() -> Error {
+    let found = gst::version_string();
+    Error::new(ErrorKind::Library, format!("location=sei: needs GStreamer 1.22 or later, and this is {found}"))
+        .remedy("Update GStreamer, or set another location, such as a file")
 }
 
 pub fn not_raw() -> Error {

@@ -55,9 +55,9 @@ static WANTED: [ElementGroup; 21] = [
 pub fn checks() -> Vec<Component> {
     let (major, minor, ..) = gst::version();
     let version = gst::version_string().to_string();
-    let first = match (major, minor) >= (1, 22) {
+    let first = match (major, minor) >= (1, 20) {
         true => Component::there("GStreamer", "GStreamer", version),
-        false => Component::missing("GStreamer", "GStreamer", version, "1.22 or later is needed: update it"),
+        false => Component::missing("GStreamer", "GStreamer", version, "1.20 or later is needed: update it"),
     };
     std::iter::once(first).chain(WANTED.iter().map(check)).collect()
 }
