@@ -25,4 +25,4 @@ else
 fi
 cargo build --locked --profile "$profile" --lib --bins "${parts[@]}" >&2
 [ "$profile" != dev ] || profile=debug
-echo "${CARGO_TARGET_DIR:-target}/$profile"
+echo "${CARGO_TARGET_DIR:-target}${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/$profile"

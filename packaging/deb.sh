@@ -4,9 +4,12 @@
 #
 #   packaging/deb.sh [FOLDER]      FOLDER: default target/debian
 #
-# A package runs on systems whose glibc and GStreamer are not older than those that it is built on: build it on Debian 12 for
-# Debian 12 and 13 and Ubuntu 24.04. Needs what the plugin is built with, and dpkg-dev. Its maintainer is who builds it, as DEBFULLNAME
-# and DEBEMAIL say.
+# A package runs on systems that are not older than the one that it is built on, and on older ones that have all that its dependencies
+# name: build it on Debian 12 for Debian 12 and 13 and Ubuntu 22.04 and 24.04. Needs what the plugin is built with, and dpkg-dev. Its
+# maintainer is who builds it, as DEBFULLNAME and DEBEMAIL say.
+#
+# For another kind of machine, as packaging/arm64.sh does: GST_TRT_BUILT is the folder of a build that is there, without symbols for
+# debuggers, DEB_HOST_ARCH names the architecture as dpkg does, and programs for it run here.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
@@ -25,10 +28,10 @@ chmod 755 "$stage"
 name=gst-plugin-trt
 version=$(cargo pkgid --package gst-trt | sed 's/.*[#@]//')
 repository=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
-architecture=$(dpkg --print-architecture)
-libraries=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+architecture=${DEB_HOST_ARCH:-$(dpkg --print-architecture)}
+libraries=/usr/lib/$(dpkg-architecture -a "$architecture" -qDEB_HOST_MULTIARCH)
 
-built=$(packaging/build.sh plugin library program)
+built=${GST_TRT_BUILT:-$(packaging/build.sh plugin library program)}
 
 # put FROM TO [MODE]
 put() {
@@ -38,7 +41,7 @@ put() {
 # The same without what only debuggers read.
 put_binary() {
     put "$1" "$2" "${3:-644}"
-    strip --strip-unneeded "$stage$2"
+    [ -n "${GST_TRT_BUILT:-}" ] || strip --strip-unneeded "$stage$2"
 }
 
 put_binary "$built/libgsttrt.so" "$libraries/gstreamer-1.0/libgsttrt.so"

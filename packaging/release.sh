@@ -8,8 +8,9 @@
 #   chart     the Helm chart                        wheel    the Python package
 #   sbom      all crates in the binaries, with      image    the container, by podman or docker
 #             versions and licences (CycloneDX)     crates   each crate as crates.io takes it
+#   arm64     Debian package and wheel for 64-bit ARM, where "--require arm64" asks for it: packaging/arm64.sh, which needs root
 #
-#   --require PART    ends at once if this part cannot be built here; "all": each that is not left out
+#   --require PART    ends at once if this part cannot be built here; "all": each that is not left out, but arm64
 #   --without PART    leaves this part out
 #   --no-verify       does not build the crates out of what was packed
 #   --allow-dirty     takes changes that are not committed; sources and chart are those of the commit
@@ -22,10 +23,10 @@ set -euo pipefail
 # shellcheck source=pipelines/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
 
-PARTS=(source chart sbom crates deb wheel image)
+PARTS=(source chart sbom crates deb wheel image arm64)
 declare -A NAMES=(
     [source]="sources" [chart]="Helm chart" [sbom]="bill of materials" [crates]="crates"
-    [deb]="Debian package" [wheel]="wheel" [image]="image"
+    [deb]="Debian package" [wheel]="wheel" [image]="image" [arm64]="Debian package and wheel for 64-bit ARM"
 )
 
 # is_in WORD WORD…: whether the first is among the others.
@@ -114,6 +115,13 @@ container_tool() {
     return 1
 }
 
+# It takes gigabytes and an hour, so no other part brings it.
+can_cross_build() {
+    [ "$(uname -m)" = x86_64 ] || { echo "it is built on an x86-64 machine"; return 1; }
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || { echo "it needs root or sudo"; return 1; }
+    has_tools apt-get readelf && has_venv
+}
+
 can_build() {
     case $1 in
         source | chart) is_checkout ;;
@@ -121,6 +129,7 @@ can_build() {
         crates) [ -z "$VERIFY" ] || has_gstreamer ;;
         deb) has_gstreamer && has_tools dpkg dpkg-deb dpkg-shlibdeps dpkg-architecture strip ;;
         wheel) has_gstreamer && has_tools readelf strip && has_venv ;;
+        arm64) can_cross_build ;;
         image) container_tool >/dev/null || { echo "neither podman nor docker runs here"; return 1; } ;;
     esac
 }
@@ -186,6 +195,15 @@ build_image() {
     "$tool" save "gst-trt:$VERSION" | gzip -n >"$STAGE/gst-trt-$VERSION-image-$(uname -m).tar.gz"
 }
 
+build_arm64() {
+    local package
+    packaging/arm64.sh "$STAGE"
+    packaging/sbom.py --target aarch64-unknown-linux-gnu >"$STAGE/gst-plugin-trt-$VERSION-arm64.cdx.json"
+    package=gst-plugin-trt_${VERSION}_arm64.deb
+    [ -e "$STAGE/$package" ] || fail "there is no $package among what was built, so its version is another one."
+    compgen -G "$STAGE/gsttrt-$VERSION-*_aarch64.whl" >/dev/null || fail "the wheel for 64-bit ARM has another version than $VERSION."
+}
+
 checksums() {
     local files
     cd "$STAGE"
@@ -200,6 +218,8 @@ WANTED=() LEFT=()
 for part in "${PARTS[@]}"; do
     if is_in "$part" "${WITHOUT[@]}"; then
         LEFT+=("${NAMES[$part]} ($part): left out, as asked")
+    elif [ "$part" = arm64 ] && ! is_in arm64 "${REQUIRED[@]}"; then
+        LEFT+=("${NAMES[$part]} ($part): --require arm64 builds it")
     elif reason=$(can_build "$part"); then
         WANTED+=("$part")
     elif is_in "$part" "${REQUIRED[@]}" || is_in all "${REQUIRED[@]}"; then

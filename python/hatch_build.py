@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -19,15 +18,21 @@ MAXIMUM = 15_000_000  # bytes of the wheel
 # What each Linux with glibc has; GStreamer and GLib are those of the program that loads the plugin.
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-[a-z0-9-]+)\.so\.\d+")
 GSTREAMER = re.compile(r"lib(gst[a-z]*|glib|gobject|gio)-[\d.]+\.so\.0")
+# As readelf and as Python name them.
+MACHINES = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}
 
 
 class Libraries(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del version
         self.folder = Path(tempfile.mkdtemp(prefix="gsttrt-wheel-"))
-        build = [str(ROOT / "packaging" / "build.sh"), "library", "plugin"]
-        # Its last line is the folder.
-        built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        # A build that is there, for another kind of machine: packaging/arm64.sh.
+        built = os.environ.get("GST_TRT_BUILT", "")
+        self.is_stripped = bool(built)
+        if not built:
+            build = [str(ROOT / "packaging" / "build.sh"), "library", "plugin"]
+            # Its last line is the folder.
+            built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
         self.built = ROOT / built
         library = self.library("libgsttrt_capi.so", "libgsttrt-1.so.0", SYSTEM)
         plugin = self.library("libgsttrt.so", "libgsttrt.so", SYSTEM, GSTREAMER)
@@ -39,13 +44,16 @@ class Libraries(BuildHookInterface):
         glibc = max(glibc_of(library), glibc_of(plugin))
         # No part of it depends on Python's version.
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
+        build_data["tag"] = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{machine_of(library)}"
 
     def library(self, built: str, name: str, *allowed: re.Pattern[str]) -> Path:
         """A library without symbols for debuggers, and with no dependency that a system may lack."""
         path = self.folder / name
-        strip = ["strip", "--strip-unneeded", "-o", str(path), str(self.built / built)]
-        subprocess.run(strip, check=True)
+        if self.is_stripped:
+            shutil.copyfile(self.built / built, path)
+        else:
+            strip = ["strip", "--strip-unneeded", "-o", str(path), str(self.built / built)]
+            subprocess.run(strip, check=True)
         for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", path)):
             if not any(pattern.fullmatch(needed) for pattern in allowed):
                 raise RuntimeError(f"{built} needs {needed}, which is not on every system and not in the wheel.")
@@ -64,5 +72,15 @@ def glibc_of(library: Path) -> tuple[int, int]:
     return max((int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", readelf("--version-info", library)))
 
 
+def machine_of(library: Path) -> str:
+    """The kind of machine that it is for, as in the names of wheels."""
+    found = re.search(r"^ *Machine: *(.*?) *$", readelf("--file-header", library), re.M)
+    if found is None or found[1] not in MACHINES:
+        raise RuntimeError(f"{library.name} is for {found[1] if found else 'no machine'}; wheels are for {', '.join(MACHINES.values())}.")
+    return MACHINES[found[1]]
+
+
 def readelf(what: str, path: Path) -> str:
-    return subprocess.run(["readelf", "--wide", what, str(path)], check=True, capture_output=True, text=True).stdout
+    command = ["readelf", "--wide", what, str(path)]
+    # Its headings are in the language of the user.
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout

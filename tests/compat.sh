@@ -24,6 +24,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
 # shellcheck source=tests/folders.sh
 . "$ROOT/tests/folders.sh"
+# shellcheck source=tests/arm64.sh
+. "$ROOT/tests/arm64.sh"
 
 SUITES=("$@")
 [ $# != 0 ] || SUITES=(trixie sid)
@@ -62,7 +64,7 @@ choose() {
             NAME="Ubuntu 22.04"
             ROOMS=("${EACH_VERSION[@]}" trtpreprocess trtoverlay trtpublish trttrack) PROGRAMS=(detect) UNIT_TESTS=(--lib)
             ;;
-        arm64) NAME="Debian sid for 64-bit ARM" RELEASE=sid ;;
+        arm64) choose_arm64 ;;
         *) fail "there is no suite \"$1\"; use trixie, sid, noble, jammy or arm64" ;;
     esac
     FEATURES=(--locked --workspace)
@@ -87,17 +89,6 @@ prepare() {
 }
 
 # ------------------------------------------------------------- second part: as root
-
-# Only the files of these packages: by what it depends on, the analytics library's brings 1 GB of OpenCV.
-unpack_inside() {
-    # shellcheck disable=SC2016  # the shell inside expands it
-    inside sh -ec '
-        cd "$(mktemp -d)"
-        apt-get --quiet update
-        apt-get --quiet download "$@"
-        for package in *.deb; do dpkg-deb --extract "$package" /; done
-        rm -r "$PWD"' sh "$@"
-}
 
 fill_folder() {
     local missing
@@ -126,17 +117,6 @@ first_build() {
     find "$1/deps" -type f \( -name '*.rlib' -o -name '*.rmeta' -o -name '*.so' -o -name '*.d' \) \
         -exec cp -a --target-directory "$FOLDER/build.new/debug/deps" {} +
     mv "$FOLDER/build.new" "$FOLDER/build"
-}
-
-# The folder's own build is where the tests look for it; the host's is hidden.
-own_build() {
-    mkdir -p "$FOLDER/build"
-    mount --bind "$FOLDER/build" "$FOLDER$ROOT/target"
-}
-
-lend_project() {
-    lend "$COMPAT_CARGO/registry" "$COMPAT_CARGO/registry"
-    lend "$ROOT" "$ROOT"
 }
 
 # What is the project's and this machine's, in the folder.
@@ -220,38 +200,10 @@ test_jammy() {
 }
 
 # ------------------------------------------------------------- 64-bit ARM
-# The compiler and all tools are those of this machine's own architecture; only what the tests run is ARM.
 
-ARM_PACKAGES=(
-    cargo gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-    libgio-2.0-dev:arm64 gstreamer1.0-tools:arm64 gstreamer1.0-plugins-base:arm64
-)
-# By what they depend on, these would bring a desktop and a compiler.
-ARM_FILES=(
-    libdrm-dev:arm64 libgstreamer-plugins-base1.0-dev:arm64 libgstreamer1.0-dev:arm64
-    liborc-0.4-dev:arm64 libstd-rust-dev:arm64
-)
 # What the architecture can change: arithmetic on vectors, the order of memory accesses, layouts, what C and Rust pass to each other.
 ARM_ROOMS=(session nms models_refused preprocess_gold capi frames tensor_meta trtpreprocess trtnms trttrack)
 ARM_TESTS=(--lib --test elements --test core)
-
-fill_arm64() {
-    local missing
-    # Of QEMU's machines, which take 450 MB, one.
-    printf '%s\n' 'path-exclude=/usr/bin/qemu-*' 'path-include=/usr/bin/qemu-aarch64' \
-        >"$FOLDER/etc/dpkg/dpkg.cfg.d/one-machine"
-    inside dpkg --add-architecture arm64
-    mapfile -t missing < <(missing_inside "${ARM_PACKAGES[@]}")
-    if [ "${#missing[@]}" -gt 0 ]; then
-        share_network_settings "$FOLDER"
-        quietly "Installing in it: ${missing[*]}" install_inside "${missing[@]}"
-    fi
-    [ ! -e "$FOLDER/var/lib/arm64-files" ] || return 0
-    quietly "Unpacking in it: ${ARM_FILES[*]}" unpack_inside "${ARM_FILES[@]}"
-    # Lists of two architectures take 300 MB.
-    rm -rf "$FOLDER"/var/lib/apt/lists/* "$FOLDER"/var/cache/apt/*
-    touch "$FOLDER/var/lib/arm64-files"
-}
 
 furnish_arm64() {
     local tool
@@ -264,31 +216,6 @@ furnish_arm64() {
     done
     inside cargo --version
     echo "GStreamer $(for_arm aarch64-linux-gnu-pkg-config --modversion gstreamer-1.0)"
-}
-
-# Not optimized, but for what computes networks: the compiler would take longer for it than QEMU for the tests.
-for_arm() {
-    inside env CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu \
-        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-        PKG_CONFIG=aarch64-linux-gnu-pkg-config PKG_CONFIG_ALLOW_CROSS=1 \
-        CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 "$@"
-}
-
-# Programs for ARM run as if they were this machine's, also those that a test starts: a user namespace has
-# a table of binary formats of its own, since Linux 6.7.
-on_arm() {
-    local BEFORE_CHROOT
-    # shellcheck disable=SC2016  # the inner shell expands it
-    BEFORE_CHROOT=(unshare --user --map-root-user --mount sh -euc '
-        table=/proc/sys/fs/binfmt_misc
-        mount -t binfmt_misc binfmt_misc $table
-        printf ":aarch64:M::%s:%s:%s:F" \
-            "\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00" \
-            "\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff" "$1" >$table/register
-        shift
-        exec "$@"' sh "$FOLDER/usr/bin/qemu-aarch64")
-    for_arm env PATH=/opt/arm64:/usr/bin \
-        GST_PLUGIN_PATH="$ROOT/target/aarch64-unknown-linux-gnu/debug" INTEL_OPENVINO_DIR=/nonexistent ORT_DYLIB_PATH=/nonexistent "$@"
 }
 
 # One build for all that runs: with the features of the tests, and without the network's, which bring TLS.
@@ -335,7 +262,7 @@ test_arm64() {
     nothing_mounted
     if ! (make_folder); then skip_suite && return; fi
     kernel_files
-    if ! (fill_arm64); then skip_suite && return; fi
+    if ! (fill_arm64 ARM_PACKAGES ARM_FILES); then skip_suite && return; fi
     step "$NAME" furnish_arm64
     step "build on $NAME" build_for_arm
     step "tests on $NAME" test_on_arm

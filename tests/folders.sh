@@ -169,6 +169,17 @@ install_inside() {
         inside apt-get clean
 }
 
+# Only the files of these packages: by what it depends on, the analytics library's brings 1 GB of OpenCV.
+unpack_inside() {
+    # shellcheck disable=SC2016  # the shell inside expands it
+    inside sh -ec '
+        cd "$(mktemp -d)"
+        apt-get --quiet update
+        apt-get --quiet download "$@"
+        for package in *.deb; do dpkg-deb --extract "$package" /; done
+        rm -r "$PWD"' sh "$@"
+}
+
 # lend SOURCE PLACE: SOURCE is to be read, not written, at PLACE in the folder.
 lend() {
     mkdir -p "$FOLDER$2"
@@ -180,4 +191,15 @@ kernel_files() {
     mount -t proc proc "$FOLDER/proc"
     mount --rbind /sys "$FOLDER/sys"
     mount --rbind /dev "$FOLDER/dev"
+}
+
+lend_project() {
+    lend "$COMPAT_CARGO/registry" "$COMPAT_CARGO/registry"
+    lend "$ROOT" "$ROOT"
+}
+
+# The folder's own build is where the tests look for it; the host's is hidden.
+own_build() {
+    mkdir -p "$FOLDER/build"
+    mount --bind "$FOLDER/build" "$FOLDER$ROOT/target"
 }

@@ -306,6 +306,7 @@ class Release(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("image (image): neither podman nor docker runs here", ran.stdout)
         self.assertIn("wheel (wheel): left out, as asked", ran.stdout)
+        self.assertIn("(arm64): --require arm64 builds it", ran.stdout)
         chart = f"gst-trt-{versions.version_of(ROOT)}.tgz"
         self.assertEqual(sorted(path.name for path in release.iterdir()), ["SHA256SUMS", chart])
         self.assertRegex((release / "SHA256SUMS").read_text(), rf"^[0-9a-f]{{64}}  {re.escape(chart)}\n$")

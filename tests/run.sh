@@ -263,6 +263,14 @@ release() {
     (cd "$folder" && sha256sum --check --quiet SHA256SUMS)
 }
 
+# Both packages for 64-bit ARM, cross-built, and tried in an emulator.
+arm64_packages() {
+    local profile=dev
+    [ "$MODE" != full ] || profile=dist
+    rm -rf "$TARGET/arm64"
+    GST_TRT_PROFILE=$profile packaging/arm64.sh "$TARGET/arm64"
+}
+
 # Each model cast to 16 bits: computed by ONNX Runtime, and built by TensorRT-RTX, which needs no GPU for that.
 half_precision() {
     HALF_MODELS=$ROOT/tests/models cargo nextest run --locked --workspace -E 'test(/^half::/)'
@@ -296,13 +304,14 @@ TOUCHES=(
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
     "release folder:^packaging/|^python/(build.sh|hatch_build.py|pyproject.toml)|Cargo.toml$|^pipelines/setup.sh:4:release"
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
-    "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
+    "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/|^tests/arm64.sh:30:tests/compat.sh arm64"
     "models on OpenVINO:^core/src/backends/(openvino|host|mod|request)|^core/src/onnx/weights|^tests/openvino:4:openvino"
     "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
     "models on Triton and MLServer:^tests/kserve/|^core/src/backends/kserve/:6:tests/kserve/run.sh $PROGRAM"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"
     "Debian package on Ubuntu 24.04:^packaging/(deb|build|postinst|prerm)|^tests/(packages|folders).sh:8:debian_package noble"
     "Ubuntu 24.04, GStreamer 1.24:^src/gst/|^tests/(compat|folders).sh:20:tests/compat.sh noble"
+    "packages for 64-bit ARM:^packaging/(arm64|deb|build).sh|^python/(build.sh|hatch_build.py)|^tests/(arm64|folders).sh:40:arm64_packages"
     "Debian package on Ubuntu 22.04:^packaging/(deb|build|postinst|prerm)|^tests/(packages|folders).sh:8:debian_package jammy"
     "Ubuntu 22.04, GStreamer 1.20:^src/gst/|^tests/(compat|folders).sh:30:tests/compat.sh jammy"
 )
