@@ -20,8 +20,8 @@ set -euo pipefail
 
 PROFILE=${GST_TRT_PROFILE:-dist}
 TRIPLE=aarch64-unknown-linux-gnu
-# The newest glibc that binaries may ask for: that of Debian 12.
-GLIBC=2.36
+# The newest glibc that binaries may ask for: that of Ubuntu 22.04. Of Debian 12's, which is 2.36, they use nothing newer.
+GLIBC=2.35
 SID=$CACHE/arm64 BOOKWORM=$CACHE/arm64-bookworm
 
 # Compiler, and libraries to link with. dpkg-dev says what the binaries depend on.
@@ -100,7 +100,7 @@ check_glibc() {
     newest=$(newest_glibc "$BUILT/gst-trt" "$BUILT/libgsttrt.so" "$BUILT/libgsttrt_capi.so")
     echo "they need glibc $newest"
     [ "$(printf '%s\n' "$GLIBC" "$newest" | sort -V | tail -n 1)" = "$GLIBC" ] ||
-        fail "the binaries need glibc $newest, and Debian 12 has $GLIBC: they were linked with later libraries."
+        fail "the binaries need glibc $newest, and Ubuntu 22.04 has $GLIBC: they use functions of later libraries."
 }
 
 # Its man pages are what the program says of itself, so that runs in the emulator.
@@ -110,7 +110,7 @@ build_deb() {
         "DEBFULLNAME=${DEBFULLNAME:-}" "DEBEMAIL=${DEBEMAIL:-}" packaging/deb.sh "$PACKAGES"
 }
 
-# As it is installed, but for the place: the element is there, and finds objects in a frame.
+# As it is installed, but for the place: the program starts, and the elements run a model.
 try_package() {
     rm -rf "$SID/opt/gst-trt"
     # shellcheck disable=SC2016  # the shell inside expands it
