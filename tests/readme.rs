@@ -183,6 +183,7 @@ fn commands_are_run_by_tests() {
         "python3 tests/bench/endure", // takes two hours
         "gst-inspect-1.0 trt",        // tests/install.sh
         "cargo ",                     // tests/run.sh and tests/install.sh, with other folders
+        "packaging/arm64.sh",         // tests/run.sh
         "packaging/deb.sh",           // tests/packages.sh
         "packaging/man.sh ",          // gst-trt/tests/packaging.rs
         "packaging/release.sh",       // tests/run.sh, and tests/release.py without a build
