@@ -187,6 +187,12 @@ impl Tensors {
         self
     }
 
+    /// Lets consumers enqueue elsewhere, next to what the producer enqueues meanwhile.
+    pub(crate) fn without_stream(mut self) -> Self {
+        self.stream = None;
+        self
+    }
+
     #[doc(hidden)]
     pub fn stream(&self) -> Option<&Arc<Stream>> {
         self.stream.as_ref()

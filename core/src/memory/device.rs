@@ -120,6 +120,14 @@ impl BatchPool {
         self.next(&mut self.open.lock().unwrap())
     }
 
+    /// The next so many slots are neighbours, where as many lie in a row: what is left of a row that has fewer is not given away.
+    pub fn begin_row(&self, count: usize) {
+        let mut open = self.open.lock().unwrap();
+        if self.count - open.1 < count {
+            *open = (None, 0);
+        }
+    }
+
     /// The next slots: neighbours, but where one memory ends and the next begins, whoever else takes some.
     ///
     /// # Errors
@@ -285,6 +293,16 @@ mod tests {
         assert!(!taken[2].is_followed_by(&taken[3], 512), "even if it were");
         let first = taken[0].address();
         drop(taken);
+        let one = slots.take().unwrap();
+        slots.begin_row(2);
+        let two = slots.take_many(2).unwrap();
+        assert!(one.is_followed_by(&two[0], 512) && two[0].is_followed_by(&two[1], 512));
+        let one = slots.take_many(2).unwrap();
+        slots.begin_row(2);
+        let two = slots.take_many(2).unwrap();
+        assert!(!one[1].shares_block_with(&two[0]) && two[0].is_followed_by(&two[1], 512), "a row of its own");
+        slots.begin_row(3);
+        drop((one, two));
         let again = slots.take_many(6).unwrap();
         assert!(again[1].is_followed_by(&again[2], 512) && again[4].is_followed_by(&again[5], 512));
         assert!(again.iter().any(|slot| slot.address() == first), "the memory comes back with its last slot");

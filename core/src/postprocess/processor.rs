@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
+mod ahead;
 mod hints;
 mod whole;
 
@@ -65,6 +66,8 @@ pub struct Postprocessor {
     text_boxes: Option<TextBoxFinder>,
     /// Finds the objects if the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
+    /// That of the frame before, in lists of frames: the search in the next one is queued before it is waited for.
+    other_device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
     stream: Option<Arc<Stream>>,
     /// Rows whose scores, or boxes that pass, were not finite, until they are asked for.
@@ -140,6 +143,7 @@ impl Postprocessor {
             texts,
             text_boxes,
             device: None,
+            other_device: None,
             stream: None,
             not_finite: 0,
             above_one: None,

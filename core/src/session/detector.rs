@@ -2,6 +2,7 @@
 //! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
 
 mod clips;
+mod lists;
 mod results;
 
 use std::ffi::c_void;
@@ -9,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{PostprocessOptions, Session, SessionOptions, tell};
-use crate::cuda::driver::Context;
 use crate::error::Result;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
@@ -19,8 +19,9 @@ use crate::image::masks::Mask;
 use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
+use crate::memory::BatchPool;
 use crate::postprocess::{Instances, Postprocessor};
-use crate::tensor::{Dims, Tensors};
+use crate::tensor::Tensors;
 use clips::DetectorClips;
 
 /// An object in a frame.
@@ -126,6 +127,8 @@ pub struct Detector {
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
     preprocessor: Option<(Source, Preprocessor)>,
+    /// Where the tensors of a batch are neighbours.
+    rows: Option<BatchPool>,
     /// The postprocessor for the current outputs.
     postprocessor: Option<Postprocessor>,
     /// With a model that sees clips.
@@ -193,6 +196,7 @@ impl Detector {
             has_told_of_large_scores: false,
             options,
             preprocessor: None,
+            rows: None,
             postprocessor: None,
             clips: None,
             between: None,
@@ -223,7 +227,7 @@ impl Detector {
     /// What was made for frames so far is for another conversion.
     fn forget_input(&mut self) {
         (self.preprocessor, self.fitted_spec, self.fitted, self.is_fitted) = (None, None, None, false);
-        self.clips = None;
+        (self.rows, self.clips) = (None, None);
     }
 
     /// Changes the options from the next frame on. Another layout brings the conversion that its models want.
@@ -312,7 +316,7 @@ impl Detector {
         found: impl FnMut(usize, Detections<'_>),
     ) -> Result<()> {
         let sources: Vec<Source> = frames.iter().map(|(frame, color)| Source::of(frame, *color)).collect();
-        self.find_all(&sources, |preprocessor, index| preprocessor.of_host(&frames[index].0), found)
+        self.find_all(&sources, |preprocessor, numbers| lists::of_host(preprocessor, frames, numbers), found)
     }
 
     /// The same for a frame in GPU memory, which is read in place, after the work enqueued on `stream` so far. `stream`
@@ -350,8 +354,11 @@ impl Detector {
         stream: *mut c_void,
     ) -> Result<Detections<'_>> {
         let cuda = self.session.cuda()?.clone();
-        // SAFETY: this function asks the same of frame and stream as `of_device`; `find_one` waits for the boxes.
-        self.find_one(Source::of_device(frame, color), |made| unsafe { of_device(made, &cuda, frame, stream) })
+        self.find_one(Source::of_device(frame, color), |preprocessor| {
+            // SAFETY: this function asks the same of frame and stream as `of_device`; `find_one` waits for the boxes.
+            let made = unsafe { lists::of_device(preprocessor, &cuda, &[(0, frame)], stream) };
+            made.map(|mut made| made.remove(0)).map_err(|wrong| wrong.error)
+        })
     }
 
     /// As [`Detector::detect_batch_instances`], of frames in GPU memory, which are read in place, after the work enqueued on
@@ -371,8 +378,12 @@ impl Detector {
     ) -> Result<()> {
         let cuda = self.session.cuda()?.clone();
         let sources: Vec<Source> = frames.iter().map(|(frame, color)| Source::of_device(frame, *color)).collect();
-        // SAFETY: as above; `find_all` waits for the boxes of all frames.
-        self.find_all(&sources, |made, index| unsafe { of_device(made, &cuda, &frames[index].0, stream) }, found)
+        let make = |made: &mut Preprocessor, numbers: &[usize]| {
+            let alike: Vec<(usize, &DeviceFrame)> = numbers.iter().map(|&number| (number, &frames[number].0)).collect();
+            // SAFETY: as above; `find_all` waits for the boxes of all frames, and where it fails for the work that reads them.
+            unsafe { lists::of_device(made, &cuda, &alike, stream) }
+        };
+        self.find_all(&sources, make, found)
     }
 
     /// The classes of the last frame as a whole, by descending confidence, if the model is a classifier; of a model of anomalies the
@@ -462,67 +473,40 @@ impl Detector {
         self.find(&outputs, &picture.letterbox)
     }
 
-    /// What is in several frames. `make` makes the tensor of the frame with that number.
-    fn find_all(
-        &mut self,
-        sources: &[Source],
-        mut make: impl FnMut(&mut Preprocessor, usize) -> Result<Tensors>,
-        mut found: impl FnMut(usize, Detections<'_>),
-    ) -> Result<()> {
-        if self.sees_clips() {
-            for (index, source) in sources.iter().enumerate() {
-                let results = self.find_one(*source, |preprocessor| make(preprocessor, index));
-                found(index, results.map_err(|error| error.about(&format!("frames[{index}]")))?);
-            }
-            return Ok(());
-        }
-        let (order, sizes) = self.order(sources);
-        let batches = order.chunk_by(|&one, &next| sizes[one] == sizes[next]);
-        for batch in batches.flat_map(|group| group.chunks(self.session.batch_size())).collect::<Vec<_>>() {
-            let picture = |&index: &usize| {
-                let picture = self.picture(sources[index], |preprocessor| make(preprocessor, index));
-                picture.map_err(|error| error.about(&format!("frames[{index}]")))
-            };
-            let pictures = batch.iter().map(picture).collect::<Result<Vec<_>>>()?;
-            let (tensors, letterboxes): (Vec<_>, Vec<_>) =
-                pictures.into_iter().map(|picture| (picture.tensors, picture.letterbox)).unzip();
-            let outputs = self.infer(&tensors)?;
-            for ((&index, outputs), letterbox) in batch.iter().zip(&outputs).zip(&letterboxes) {
-                found(index, self.find(outputs, letterbox)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The numbers of the frames in the order in which they are run, and the dimensions of their tensors: those of one size
-    /// side by side, for they can be run together, and among them those of one kind, for which one preprocessor does.
-    fn order(&mut self, sources: &[Source]) -> (Vec<usize>, Vec<Dims>) {
-        let sizes: Vec<Dims> = sources.iter().map(|source| self.spec_for(source.size).desc.dims).collect();
-        let first = |index: &usize| {
-            let of_size = sizes.iter().position(|size| *size == sizes[*index]);
-            (of_size, sources.iter().position(|source| *source == sources[*index]))
-        };
-        let mut order: Vec<usize> = (0..sources.len()).collect();
-        order.sort_by_cached_key(first);
-        (order, sizes)
-    }
-
     /// The tensor of a frame.
     fn picture(&mut self, source: Source, make: impl FnOnce(&mut Preprocessor) -> Result<Tensors>) -> Result<Picture> {
         let preprocessor = self.preprocessor(source)?;
+        preprocessor.set_row(None);
         Ok(Picture { letterbox: *preprocessor.letterbox(), tensors: Arc::new(make(preprocessor)?) })
+    }
+
+    /// What runs the model on pictures of the current size.
+    fn running(&mut self) -> &mut Session {
+        self.fitted.as_mut().filter(|_| self.is_fitted).unwrap_or(&mut self.session)
     }
 
     /// Runs the model on pictures of the current size.
     fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        self.fitted.as_mut().filter(|_| self.is_fitted).unwrap_or(&mut self.session).infer(pictures)
+        self.running().infer(pictures)
     }
 
     /// The objects of a picture.
     fn find(&mut self, outputs: &Tensors, letterbox: &Letterbox) -> Result<Detections<'_>> {
+        let mut processor = self.take_postprocessor(outputs, letterbox)?;
+        let outcome = processor.find(outputs, letterbox);
+        if outcome.is_ok() {
+            self.watch_scores(&mut processor);
+        }
+        self.postprocessor = Some(processor);
+        outcome?;
+        Ok(self.last().expect("just found"))
+    }
+
+    /// The postprocessor for such outputs, with the options as they are now. It goes back to `postprocessor`.
+    fn take_postprocessor(&mut self, outputs: &Tensors, letterbox: &Letterbox) -> Result<Postprocessor> {
         let model = self.session.request.model().clone();
         let fits = |made: &Postprocessor| made.matches(&model, outputs, letterbox) && made.has_same_head(&self.options);
-        let processor = match self.postprocessor.take().filter(fits) {
+        let mut processor = match self.postprocessor.take().filter(fits) {
             Some(made) => made,
             None => {
                 let made = Postprocessor::new(self.options.clone(), &model, outputs, letterbox)?;
@@ -534,12 +518,18 @@ impl Detector {
                 made
             }
         };
-        let processor = self.postprocessor.insert(processor);
         if *processor.options() != self.options {
-            processor.adjust(self.options.clone())?;
+            if let Err(error) = processor.adjust(self.options.clone()) {
+                self.postprocessor = Some(processor);
+                return Err(error);
+            }
             tell(&mut self.session.warnings, processor.without_effect(false));
         }
-        processor.find(outputs, letterbox)?;
+        Ok(processor)
+    }
+
+    /// Takes over what is to be told of the numbers that were just read.
+    fn watch_scores(&mut self, processor: &mut Postprocessor) {
         let not_finite = processor.not_finite();
         self.is_finite = not_finite.is_none();
         if let Some(warning) = not_finite
@@ -552,32 +542,6 @@ impl Detector {
         {
             tell(&mut self.session.warnings, [warning]);
         }
-        Ok(self.last().expect("just found"))
-    }
-}
-
-/// The tensor of a frame in GPU memory, made after the work enqueued on `stream` so far.
-///
-/// # Safety
-/// The stream stays until this returns; nothing writes the frame until the tensor is ready, except the work that `stream` already
-/// has.
-unsafe fn of_device(
-    preprocessor: &mut Preprocessor,
-    cuda: &Context,
-    frame: &DeviceFrame,
-    stream: *mut c_void,
-) -> Result<Tensors> {
-    let DeviceFrame { format, width, height, planes } = frame;
-    let Preprocessor::Device(preprocessor) = preprocessor else { unreachable!("there is a context") };
-    for (plane, (row, rows)) in planes.iter().zip(format.planes(*width, *height)) {
-        let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
-        cuda.check_memory(plane.address, bytes)?;
-    }
-    // SAFETY: the stream is of this context, and stays: this function asks for both. The driver knows the planes as
-    // memory of this context. They are read once the tensor is ready; its drop waits for that.
-    unsafe {
-        preprocessor.stream().wait_for(stream)?;
-        preprocessor.of_gpu(planes)
     }
 }
 

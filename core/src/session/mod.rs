@@ -444,6 +444,11 @@ impl Session {
         Ok(outputs)
     }
 
+    /// Whether runs of the model are only queued, on a GPU.
+    fn only_queues(&self) -> bool {
+        self.backend.only_queues()
+    }
+
     fn on_host(&self, tensor: Tensor) -> Result<Tensor> {
         match tensor.device() {
             Some(block) => Tensor::fill(&self.pool, tensor.desc().clone(), |bytes| block.read_into(bytes)),

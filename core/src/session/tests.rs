@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, Result};
 use crate::fakes::Fakes;
 use crate::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, retinaface, scrfd};
 use crate::image::align::{Crop, CropShape, FaceLandmarks};
-use crate::image::device::DevicePlane;
+use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Rect;
 use crate::image::preprocess::device::DevicePreprocessor;
@@ -47,6 +47,9 @@ fn making_tensors() {
     let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
     // SAFETY: the planes are of such a frame, and stay.
     fakes.each_call_fails("a frame of the GPU", || unsafe { preprocessor.of_gpu(&planes) });
+    let several = vec![planes.into_iter().collect::<DevicePlanes>(); 10];
+    // SAFETY: as above.
+    fakes.each_call_fails("frames of the GPU", || unsafe { preprocessor.batch_of_gpu(&several) });
     fakes.each_call_fails("the first frame", || new()?.of_host(&frame));
 }
 
@@ -106,6 +109,14 @@ fn reading_outputs() {
             let failed = processor.find(&outputs, &letterbox);
             processor.find(&outputs, &letterbox).and(failed)
         });
+        // Two are queued at the same time, and an error waits for both.
+        if processor.has_boxes() {
+            let (frames, mut found) = ([(&outputs, &letterbox); 3], Vec::new());
+            fakes.each_call_fails(&format!("{name}, three frames"), || {
+                processor.find_each(&frames, |_, number| found.push(number))
+            });
+            assert!(found.ends_with(&[0, 1, 2]), "{found:?}");
+        }
         fakes.each_call_fails(&format!("{name}, more objects"), || {
             let mut processor = new(1)?;
             processor.find(&outputs, &letterbox)?;
@@ -235,6 +246,18 @@ fn detecting_in_lists_of_frames() {
     let results = detector.detect_batch(&frames).unwrap();
     assert!(results.len() == 3 && results.iter().all(|results| results.map.is_some()));
     fakes.each_call_fails("three frames", || detector.detect_batch(&frames));
+    // While the results of a batch are read, the model runs the next one.
+    let mut frames = vec![frame(64, 48); 5];
+    let mut seen = Vec::new();
+    let is_busy = || fakes.count(c"fake_pending") > 0;
+    detector.detect_batch_instances(&frames, |number, _| seen.push((number, is_busy()))).unwrap();
+    assert_eq!(seen, [(0, true), (1, true), (2, true), (3, true), (4, false)]);
+    // A frame that is wrong in the last batch is named, and the batch before it has ended.
+    frames[4].0.planes[0].stride = 9;
+    let error = detector.detect_batch(&frames).unwrap_err();
+    assert!(error.message().starts_with("frames[4]: "), "{error}");
+    assert!(!is_busy());
+    assert_eq!(detector.detect_batch(&frames[..4]).unwrap().len(), 4);
     let planes = [DevicePlane { address: bytes.as_ptr().addr() as u64, stride: 64 * 3 }].into_iter().collect();
     let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 48, planes };
     fakes.memory(bytes.as_ptr(), bytes.len(), 0, false);

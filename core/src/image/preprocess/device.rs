@@ -76,6 +76,8 @@ pub struct DevicePreprocessor {
     aligners: Vec<((u32, u32), AlignKernel)>,
     /// Where tensors are made.
     slots: BatchPool,
+    /// Where those of whole frames are made meanwhile: the batches of a list.
+    row: Option<BatchPool>,
     pool: DevicePool,
     how: Upload,
     /// The GPU reads host memory as fast as its own.
@@ -105,6 +107,7 @@ impl DevicePreprocessor {
         let bytes = spec.desc.bytes().expect("the specification has fixed dimensions");
         Ok(DevicePreprocessor {
             slots: BatchPool::new(context, bytes, 1),
+            row: None,
             stream: Stream::of(context, StreamRole::Preprocess)?,
             kernel: PreprocessKernel::new(context, pixels, size, color, spec)?,
             pool: DevicePool::new(context),
@@ -126,6 +129,12 @@ impl DevicePreprocessor {
         if slots.context() == self.context() && slots.bytes() == self.slots.bytes() {
             self.slots = slots;
         }
+    }
+
+    /// Makes the tensors of whole frames in these slots from now on, if they have the size and the context; without, where they were
+    /// made before.
+    pub fn set_row(&mut self, row: Option<BatchPool>) {
+        self.row = row.filter(|row| row.context() == self.context() && row.bytes() == self.slots.bytes());
     }
 
     /// How frames in host memory come to the kernel from now on; they are copied at first.
@@ -204,7 +213,7 @@ impl DevicePreprocessor {
     /// # Safety
     /// The planes are there, of the format and size given to [`DevicePreprocessor::new`], until the fence is passed.
     pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
-        let block = self.slots.take()?;
+        let block = self.row.as_ref().unwrap_or(&self.slots).take()?;
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after
@@ -213,6 +222,25 @@ impl DevicePreprocessor {
         self.stream.end_timing(begin);
         let ready = queued.record()?;
         Ok(Tensors::new(vec![Tensor::on_device(self.spec.desc.clone(), block)], Some(ready), None))
+    }
+
+    /// The same for several frames, each with a tensor of its own and all with one fence.
+    ///
+    /// # Safety
+    /// As for [`DevicePreprocessor::of_gpu`], for each frame.
+    pub unsafe fn batch_of_gpu(&mut self, frames: &[DevicePlanes]) -> Result<Vec<Tensors>> {
+        let blocks = self.row.as_ref().unwrap_or(&self.slots).take_many(frames.len())?;
+        let frames: Vec<(DevicePlanes, u64)> =
+            frames.iter().cloned().zip(blocks.iter().map(DeviceBlock::address)).collect();
+        let queued = self.stream.queuing();
+        let begin = self.stream.begin_timing();
+        // SAFETY: the planes by the caller's promise; the blocks have the tensor's size, and return to the pool after the fence.
+        unsafe { self.kernel.launch_batch(&self.stream, &frames) }?;
+        self.stream.end_timing(begin);
+        let ready = queued.record()?;
+        let desc = &self.spec.desc;
+        let tensors = |block| Tensors::new(vec![Tensor::on_device(desc.clone(), block)], Some(ready.clone()), None);
+        Ok(blocks.into_iter().map(tensors).collect())
     }
 
     /// The same for parts of the frame, each with a tensor of its own and all with one fence.

@@ -19,7 +19,7 @@ use crate::image::align::Crop;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;
-use crate::memory::Pool;
+use crate::memory::{BatchPool, Pool};
 use crate::tensor::{Tensor, TensorDesc, Tensors};
 use aligned::HostAligner;
 use device::DevicePreprocessor;
@@ -84,6 +84,13 @@ impl Preprocessor {
                 Ok(Tensors::new(vec![tensor], None, None))
             }
             Preprocessor::Device(device) => device.of_host(frame),
+        }
+    }
+
+    /// Makes the tensors of whole frames in these slots of a batch from now on, on a GPU; without, where it made them before.
+    pub fn set_row(&mut self, row: Option<BatchPool>) {
+        if let Preprocessor::Device(device) = self {
+            device.set_row(row);
         }
     }
 

@@ -13,7 +13,7 @@ use super::join::{DeviceJoin, JoinParams};
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams, needs_general};
 use super::rotated::reach;
 use crate::counters;
-use crate::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
+use crate::cuda::driver::{Context, Fence, Function, Launch, Stream, WaitHistory};
 use crate::cuda::graph::{KernelNode, LaunchList};
 use crate::cuda::kernels::{DECODE, NMS, ROTATED};
 use crate::error::{Error, ErrorKind, Result};
@@ -76,6 +76,8 @@ pub struct DeviceDecoder {
     chains: [Option<FrameKernels>; 2],
     /// Where the last work was queued, until it has been waited for.
     pending: Option<Arc<Stream>>,
+    /// Where that ends in the stream, if something else is queued behind it.
+    marked: Option<Fence>,
     history: WaitHistory,
     scratch: DeviceBlock,
     /// Sides of prior boxes, where there are some.
@@ -220,6 +222,7 @@ impl DeviceDecoder {
             results: Mapped::new(context, found_size(limit))?,
             chains: [None, None],
             pending: None,
+            marked: None,
             history: WaitHistory::default(),
             scratch,
             _priors: priors,
@@ -432,11 +435,26 @@ impl DeviceDecoder {
         self.masks.as_ref().map_or(Ok(()), |masks| masks.read(kept, to))
     }
 
+    /// What is queued behind the last frame from now on is not waited for.
+    ///
+    /// # Errors
+    /// `Run`, where work on the GPU failed.
+    pub fn mark(&mut self) -> Result<()> {
+        if let Some(stream) = &self.pending {
+            self.marked = Some(stream.queuing().record_awaited(&self.history)?);
+        }
+        Ok(())
+    }
+
     /// Waits for the last frame.
-    fn finish(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn finish(&mut self) -> Result<()> {
         let Some(stream) = self.pending.take() else { return Ok(()) };
         // Where there is no fence to wait for, this waits for the stream: the memory may be used again then.
-        stream.queuing().record_awaited(&self.history)?.wait_again(&mut self.history)
+        let done = self.marked.take().map_or_else(|| stream.queuing().record_awaited(&self.history), Ok)?;
+        done.wait_again(&mut self.history)
     }
 
     /// Queues the upload of thresholds that changed.
