@@ -211,6 +211,11 @@ float gst_trt_results_confidence (const GstTrtResults *results, size_t object);
 /* Left, top, width and height in pixels of the frame, clipped to it. */
 GstTrtStatus gst_trt_results_box (const GstTrtResults *results, size_t object, float (*box)[4]);
 
+/* The same of all objects at once: their boxes as gst_trt_results_box() gives them, their confidences and the ids of their
+ * classes. count is gst_trt_results_count(), and each array has room for as many, or is NULL. */
+GstTrtStatus gst_trt_results_objects (const GstTrtResults *results, size_t count, float (*boxes)[4], float *confidences,
+    uint32_t *class_ids);
+
 /* For models with rotated boxes, the rotated box; then gst_trt_results_box() is the upright one around it. For other models, 0
  * radians and the corners of that box.
  *

@@ -62,6 +62,22 @@ pub(crate) unsafe fn room<'a, T>(name: &str, pointer: *mut *mut T, count: usize)
     }
 }
 
+/// Writes an array, unless it is NULL.
+///
+/// # Safety
+/// `to` is NULL or room for as many values, which nothing else uses.
+pub(crate) unsafe fn fill<T>(name: &str, to: *mut T, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+    if to.is_null() || values.len() == 0 {
+        return Ok(());
+    }
+    check(name, to, values.len())?;
+    for (index, value) in values.enumerate() {
+        // SAFETY: it is not NULL, so there is room for as many values. That it is aligned was checked.
+        unsafe { to.add(index).write(value) };
+    }
+    Ok(())
+}
+
 /// What can be known of an array.
 fn check<T>(name: &str, pointer: *const T, count: usize) -> Result<()> {
     if pointer.is_null() {

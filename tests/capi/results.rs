@@ -36,6 +36,19 @@ fn results_stay_until_they_are_freed() {
         assert_eq!(corners, [[7.0; 2]; 4], "nothing was written");
         expect(gst_trt_results_keypoint(first, 1, 0, &mut point) == 7, "no object 1: 1 were found");
         assert_eq!((point, bbox), ([7.0; 3], [7.0; 4]), "nothing was written");
+        let (mut boxes, mut confidences, mut class_ids) = ([[7.0; 4]; 2], [7.0; 2], [7; 2]);
+        let all = |count, boxes: &mut [[f32; 4]; 2], confidences: &mut [f32; 2], class_ids: &mut [u32; 2]| {
+            let (boxes, confidences) = (boxes.as_mut_ptr(), confidences.as_mut_ptr());
+            gst_trt_results_objects(first, count, boxes, confidences, class_ids.as_mut_ptr())
+        };
+        for count in [0, 2, usize::MAX] {
+            expect(all(count, &mut boxes, &mut confidences, &mut class_ids) == 7, "objects, and 1 were found");
+        }
+        assert_eq!((boxes, confidences, class_ids), ([[7.0; 4]; 2], [7.0; 2], [7; 2]), "nothing was written");
+        assert_eq!(all(1, &mut boxes, &mut confidences, &mut class_ids), 0);
+        assert_eq!(boxes, [[0.0, 0.0, 32.0, 32.0], [7.0; 4]]);
+        assert_eq!((confidences, class_ids), ([0.9, 7.0], [1, 7]));
+        assert_eq!(gst_trt_results_objects(first, 1, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()), 0);
         let mut rect = [7; 4];
         assert!(gst_trt_results_mask(first, 0, &mut rect).is_null(), "this model gives no masks");
         expect(gst_trt_results_mask(first, 1, &mut rect).is_null(), "no object 1: 1 were found");
@@ -57,6 +70,8 @@ fn results_stay_until_they_are_freed() {
         expect(gst_trt_results_count(results) == 0, expected_text);
         expect(gst_trt_results_label(results, 0).is_null(), expected_text);
         expect(gst_trt_results_confidence(results, 0).is_nan(), expected_text);
+        let none = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        expect(unsafe { gst_trt_results_objects(results, 0, none.0, none.1, none.2) } == 7, expected_text);
         expect(gst_trt_results_json(results, 0).is_null(), expected_text);
         expect(unsafe { gst_trt_results_box(results, 0, &mut [0.0; 4]) } == 7, expected_text);
         expect(gst_trt_results_angle(results, 0).is_nan(), expected_text);

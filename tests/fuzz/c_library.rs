@@ -156,6 +156,10 @@ fn read(random: &mut Random, results: *const GstTrtResults) {
             assert!(left >= 0.0 && top >= 0.0 && width > 0.0 && height > 0.0, "{bbox:?}");
             assert!(index < gst_trt_results_count(results));
         }
+        let (mut boxes, mut confidences, mut class_ids) = ([[0.0; 4]; 4], [0.0; 4], [0; 4]);
+        let room = random.one_of(&[0, 1, 2, 4]);
+        let confidences_at = if index == 0 { ptr::null_mut() } else { confidences.as_mut_ptr() };
+        check(gst_trt_results_objects(results, room, boxes.as_mut_ptr(), confidences_at, class_ids.as_mut_ptr()));
         check(gst_trt_results_corners(results, index, &mut corners));
         check(gst_trt_results_keypoint(results, index, point, &mut keypoint));
         gst_trt_results_mask(results, index, &mut rect);
