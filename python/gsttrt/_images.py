@@ -107,6 +107,11 @@ def several(given: Any) -> Iterator[Any]:
         raise InputError(f"An object of type {type(given).__name__} is no list of images.") from error
 
 
+def is_array(given: Any) -> bool:
+    """Whether its pixels are there already."""
+    return isinstance(given, numpy.ndarray) or hasattr(given, "__dlpack_device__") or hasattr(given, "__cuda_array_interface__")
+
+
 def read_one(given: Any, color: str) -> Image:
     if isinstance(given, numpy.ndarray):
         return of_array(given, color)

@@ -7,13 +7,14 @@ import ctypes
 import logging
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, c_uint32, c_void_p
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, cast, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, cast, overload
 
 import numpy
 
 from . import _images
-from ._batches import WrongImage, in_batches
+from ._batches import WrongImage, in_batches, run_later
 from ._library import ELSEWHERE, Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 
 LOG = logging.getLogger("gsttrt")
+# So many batches of images that are there already are given to the library at once. On a GPU it goes from one to the next by itself.
+AT_ONCE = 8
+# Sizes of images whose size of the model's input is remembered.
+MOST_SIZES = 1024
 # How an error of the library begins that is about one frame of several.
 OF_FRAME = re.compile(r"frames\[(\d+)\]: ")
 
@@ -59,6 +64,11 @@ def size_text(size: Size | None) -> str | None:
 
 def dimensions(tensor: c_void_p) -> tuple[int, ...]:
     return tuple(library.tensor_info_dim(tensor, axis) for axis in range(library.tensor_info_rank(tensor)))
+
+
+def made(found: list[Handle], images: list[_images.Image]) -> list[Result]:
+    """The results that the library has found in images."""
+    return [Result(handle, image) for handle, image in zip(found, images)]
 
 
 class Detector:
@@ -123,6 +133,7 @@ class Detector:
         self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
+        self._input_sizes: dict[tuple[int, int], tuple[int, int]] = {}
         self._try()
         for text in told(library.session_warning, session):
             warn(text)
@@ -207,17 +218,39 @@ class Detector:
 
         images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. They are run batch_size
             at once, of those that come to the same size of the model's input, and no more are read than that needs: batch_size, or up
-            to four times as many where these sizes differ.
+            to four times as many where these sizes differ. On a GPU the next ones are read while these are run.
         color: as of detector(image).
 
         An image that cannot be used is an error that names it, after the results of those before it.
         """
         _images.check_color(color)
-        return self._in_batches(_images.several(images), color, self._batch_size)
+        several, size, goes_ahead = _images.several(images), self._batch_size, True
+        if isinstance(images, (Sequence, numpy.ndarray)):
+            if self._is_on_gpu and len(images) and _images.is_array(images[0]):
+                size *= AT_ONCE
+            goes_ahead = len(images) > size
+        return self._in_batches(several, color, size, goes_ahead)
 
-    def _in_batches(self, images: Iterator[Any], color: str, size: int) -> Iterator[Result]:
+    @property
+    def _is_on_gpu(self) -> bool:
+        return self._backend == "tensorrt"
+
+    def _in_batches(self, images: Iterator[Any], color: str, size: int, goes_ahead: bool) -> Iterator[Result]:
+        """The results of images, of which the library gets `size` at once. On a GPU, with `goes_ahead`, it runs some while others are read."""
         read = (self._read(given, color, index) for index, given in enumerate(images))
-        return in_batches(read, size, self._kind, self._run)
+        if goes_ahead and self._is_on_gpu:
+            return self._in_thread(read, size)
+        return in_batches(read, size, self._kind, run_later(self._run))
+
+    def _in_thread(self, images: Iterator[_images.Image], size: int) -> Iterator[Result]:
+        """The library runs images in a thread of its own, without Python's lock. Here the next ones are read, and results are made."""
+        with ThreadPoolExecutor(1, "gsttrt") as thread:
+
+            def start(images: list[_images.Image]) -> Callable[[], list[Result]]:
+                found = thread.submit(self._detect, images)
+                return lambda: made(found.result(), images)
+
+            yield from in_batches(images, size, self._kind, start, goes_ahead=True)
 
     def _read(self, given: Any, color: str, index: int) -> _images.Image:
         try:
@@ -227,11 +260,19 @@ class Detector:
 
     def _kind(self, image: _images.Image) -> tuple[object, ...]:
         """What images that are run together have in common."""
-        width, height = c_uint32(), c_uint32()
-        arguments = (self._session.value, image.width, image.height, ctypes.byref(width), ctypes.byref(height))
-        library.check(library.session_input_size(*arguments))
         # Those on the GPU are ready on streams, of which a call knows one.
-        return width.value, height.value, image.is_on_gpu, image.stream
+        return self._input_size(image.width, image.height), image.is_on_gpu, image.stream
+
+    def _input_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size of the model's input for images of that size. It stays, and the library answers only when nothing runs."""
+        known = self._input_sizes.get((width, height))
+        if known is None:
+            wide, high = c_uint32(), c_uint32()
+            library.check(library.session_input_size(self._session.value, width, height, ctypes.byref(wide), ctypes.byref(high)))
+            if len(self._input_sizes) == MOST_SIZES:
+                self._input_sizes.clear()
+            known = self._input_sizes[width, height] = wide.value, high.value
+        return known
 
     def _run_one(self, image: _images.Image) -> Result:
         frame, found = image.frame(), c_void_p()
@@ -244,7 +285,10 @@ class Detector:
         return Result(Handle(found, library.results_free), image)
 
     def _run(self, images: list[_images.Image]) -> list[Result]:
-        """Images that are all on the host, or on one stream of the GPU."""
+        return made(self._detect(images), images)
+
+    def _detect(self, images: list[_images.Image]) -> list[Handle]:
+        """What is in images that are all on the host, or on one stream of the GPU."""
         frames, found = [image.frame() for image in images], (c_void_p * len(images))()
         pointers = (POINTER(Frame) * len(images))(*(ctypes.pointer(frame) for frame in frames))
         arguments = (self._session.value, pointers, len(images))
@@ -258,7 +302,7 @@ class Detector:
             if wrong := OF_FRAME.match(str(error)):
                 raise WrongImage(int(wrong[1]), type(error), str(error)[wrong.end() :]) from None
             raise
-        return [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
+        return [Handle(c_void_p(value), library.results_free) for value in found]
 
     def close(self) -> None:
         """Frees the model. Its results stay valid."""

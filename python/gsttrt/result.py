@@ -78,15 +78,15 @@ class Result:
         self._kinds: int = library.results_kinds(value)
         count: int = library.results_count(value)
         self._count = count
-        boxes = numpy.empty((count, 4), numpy.float32)
-        for index in range(count):
-            library.check(library.results_box(value, index, boxes.ctypes.data + 16 * index))
+        boxes, confidence = numpy.empty((count, 4), numpy.float32), numpy.empty(count, numpy.float32)
+        class_id = numpy.empty(count, numpy.uint32)
+        library.check(library.results_objects(value, count, boxes.ctypes.data, confidence.ctypes.data, class_id.ctypes.data))
         boxes[:, 2:] += boxes[:, :2]
         self.xyxy: Floats = boxes
         """(n, 4) float32: left, top, right, bottom, inside the image. Of rotated boxes, the upright boxes around them."""
-        self.confidence: Floats = self._numbers(library.results_confidence, numpy.float32)
+        self.confidence: Floats = confidence
         """(n,) float32, 0..1"""
-        self.class_id: Integers = self._numbers(library.results_class_id, numpy.int64)
+        self.class_id: Integers = class_id.astype(numpy.int64)
         """(n,) int64"""
 
     @property

@@ -78,12 +78,11 @@ def detect(
     following = Tracker(tracker) if isinstance(tracker, str) else tracker
     if following is not None and not isinstance(following, Tracker):
         raise InputError(f'An object of type {type(tracker).__name__} is no tracker. Give "bytetrack", or a Tracker.')
-    # A frame of a live stream does not wait for others.
-    return results(frames, detector, following, 1 if is_live(source) else detector.batch_size)
+    return results(frames, detector, following, is_live(source))
 
 
 def results(
-    frames: Iterator[Any], detector: Detector, tracker: Tracker | None, together: int
+    frames: Iterator[Any], detector: Detector, tracker: Tracker | None, live: bool
 ) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
     waiting: deque[tuple[NDArray[numpy.uint8], float | None]] = deque()
 
@@ -92,7 +91,8 @@ def results(
             waiting.append(frame)
             yield frame[0]
 
-    for result in detector._in_batches(images(), "bgr", together):
+    # A frame of a live stream does not wait for others.
+    for result in detector._in_batches(images(), "bgr", 1 if live else detector.batch_size, goes_ahead=not live):
         frame, result.time = waiting.popleft()
         yield frame, tracker.update(result) if tracker else result
 

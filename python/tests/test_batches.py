@@ -11,6 +11,7 @@ from conftest import clip, model
 from PIL import Image
 
 import gsttrt
+from gsttrt._batches import WrongImage, in_batches, run_later
 from gsttrt._options import OF_DETECTOR, AllOptions, TrackerOptions
 
 
@@ -174,6 +175,82 @@ def test_a_wrong_image_is_named_after_the_results_of_those_before_it(counting, t
         for result in detector.batch(failing()):
             found.append(result)
     assert len(found) == 5 and len(detector([good] * 3)) == 3
+
+
+@pytest.fixture
+def ahead(counting, monkeypatch):
+    """A detector that runs images while others are read, as on a GPU."""
+
+    def make(**options) -> gsttrt.Detector:
+        detector = counting(**options)
+        monkeypatch.setattr(detector, "_backend", "tensorrt")
+        return detector
+
+    return make
+
+
+def test_the_next_images_are_read_while_these_are_run(ahead):
+    detector, read = ahead(batch_size=3), []
+
+    def given():
+        for level in itertools.count():  # without end
+            read.append(level)
+            yield numpy.full((8, 8, 3), level % 256, numpy.uint8)
+
+    results = detector.batch(given())
+    assert read == []
+    for number in range(12):
+        result = next(results)
+        assert round((result.xyxy[0, 0] / 8 * 64 - 22) * 25.5) == number and round(result.confidence[0] * 10) == 3
+        assert len(read) == 6 + number // 3 * 3, "a batch more than the one whose results come"
+    results.close()
+    assert len(detector([numpy.zeros((8, 8, 3), numpy.uint8)] * 2)) == 2
+
+
+def test_lists_of_arrays_are_given_to_the_library_at_once(ahead, monkeypatch, tmp_path):
+    detector, given = ahead(batch_size=2), []
+    detect = detector._detect
+    monkeypatch.setattr(detector, "_detect", lambda images: given.append(len(images)) or detect(images))
+    for count, calls in [(1, [1]), (16, [16]), (17, [16, 1]), (40, [16, 16, 8])]:
+        levels = [number * 6 for number in range(count)]
+        for images in (detector([numpy.full((64, 64, 3), level, numpy.uint8) for level in levels]),
+                       detector.batch(numpy.stack([numpy.full((64, 64, 3), level, numpy.uint8) for level in levels]))):
+            found = [round((result.xyxy[0, 0] - 22) * 25.5) for result in images]
+            assert (found, given) == (levels, calls)
+            given.clear()
+    Image.fromarray(numpy.zeros((8, 8, 3), numpy.uint8)).save(tmp_path / "a.png")
+    assert len(detector([tmp_path / "a.png"] * 5)) == 5 and given == [2, 2, 1], "no more are read than are run"
+
+
+@pytest.mark.parametrize("wrong", range(12))
+def test_a_wrong_image_is_named_where_others_run_meanwhile(ahead, wrong):
+    detector = ahead(height="h", width="w", batch_size=2)
+    good = images(*[((64, 32), (32, 64))[number % 2] + (number * 20,) for number in range(12)])
+    for bad in (numpy.zeros((0, 8, 3), numpy.uint8), numpy.zeros((8, 8, 3))):
+        found = []
+        with pytest.raises(gsttrt.InputError, match=rf"^images\[{wrong}\]: "):
+            for result in detector.batch(iter([*good[:wrong], bad, *good[wrong + 1 :]])):
+                found.append((result.width, result.height))
+        assert found == [each.shape[1::-1] for each in good[:wrong]]
+
+
+def test_what_is_wrong_in_a_run_is_told_after_the_results_before_it():
+    """Runs of images that are found to be wrong only when their results are asked for, in any order of their kinds."""
+    for kinds, wrong in itertools.product(itertools.product("ab", repeat=6), range(6)):
+        runs = []
+
+        def run(numbers):
+            runs.append(numbers)
+            if wrong in numbers:
+                raise WrongImage(numbers.index(wrong), gsttrt.InputError, "wrong")
+            return [10 * number for number in numbers]
+
+        for goes_ahead in (False, True):
+            found = []
+            with pytest.raises(gsttrt.InputError, match=rf"^images\[{wrong}\]: wrong$"):
+                for each in in_batches(iter(range(6)), 2, kinds.__getitem__, run_later(run), goes_ahead):
+                    found.append(each)
+            assert found == [10 * number for number in range(wrong)], (kinds, wrong, runs)
 
 
 def test_one_image_is_no_list(detector, image, tmp_path):
