@@ -32,6 +32,8 @@
 #               each, latency, and the share of the engine alone   (only where it is named)
 #   serve_nets  the same with NETS, and clips at their own pace unless SERVE_RTSP is true   (only where it is named)
 #   archive     gst-trt detect --parquet on ARCHIVE_VIDEOS short videos with YOLO11n's shape, and NVDEC alone on them   (only where it is named)
+#   python      Detector of the Python package on lists of arrays and of tensors on the GPU, the engine alone, and Ultralytics' predict
+#               (PYTHON needs numpy; torch for tensors on the GPU, and ultralytics)
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours next to it on such frames, which are
 #               on the GPU already
@@ -384,6 +386,22 @@ row_archive() {
         "detect=$ARCHIVE_DETECT" "infer=$infer" "backend=$backend" "decoder=$decoder" "folder=$OUT" "json=$OUT/archive.jsonl"
 }
 
+row_python() {
+    local model=$YOLOV8S batch=16 lists=1,16,1000 kinds=numpy,cuda backend=tensorrt infer
+    infer="$(full)optimization-level=$LEVEL precision=fp16"
+    if [ "$DEVICE" = cpu ]; then
+        model=$SMALL batch=1 lists=1,16 kinds=numpy backend=rten infer=""
+    fi
+    if [ ! -f "$PROGRAMS/libgsttrt-1.so.0" ] || [ ! -f "$model" ]; then
+        missing "== python: there is no $PROGRAMS/libgsttrt-1.so.0 or no $model, which tests/gpu/pack.sh makes."
+        return
+    fi
+    program gst-trt
+    step python timeout --kill-after=10 "$LIMIT" "$PYTHON" tests/bench/python_lists.py "program=$OUT/gst-trt" \
+        "library=$PROGRAMS/libgsttrt-1.so.0" "model=$model" "batch=$batch" "lists=$lists" "kinds=$kinds" "infer=$infer" "backend=$backend" \
+        "duration=$LENGTH" "seconds=$LENGTH" "repeats=$REPEATS" "folder=$OUT/python" "json=$OUT/python.jsonl"
+}
+
 row_gpus() {
     if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
         missing "== gpus: there is one GPU, or none."
@@ -490,7 +508,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap prompts serve torch sahi nms preprocess gallery soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second reid swap prompts serve python torch sahi nms preprocess gallery soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

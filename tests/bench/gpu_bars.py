@@ -32,6 +32,8 @@ SWAP_GAP_MS, SWAP_MIB, PROMPT_MS = 100, 0, 5
 SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
 GALLERY_US = 100
 OF_SHARE_MS, OF_DECODER = {"0.5": 30, "0.95": 60, "0.99": 90}, 0.9
+# A shorter list has nothing to run while its results are read.
+PYTHON_OF_ENGINE, LONG_LIST = 0.9, 1000
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
@@ -470,6 +472,18 @@ def archive(table, lines):
         table.add(what + "videos an hour, and seconds", line["videos_an_hour"], line["seconds"], None)
 
 
+def python(table, lines):
+    rows = [line for line in of(lines, "python") if line["backend"] == "tensorrt"]
+    if not rows:
+        table.open("lists of images in Python, of the engine alone")
+    for line in rows:
+        what = f"Python, lists of {line['list']}, {line['kind']}, batch {line['batch']}: "
+        minimum = PYTHON_OF_ENGINE if line["list"] >= LONG_LIST else None
+        table.add(what + "images/s, of the engine", line["fps"], line["engine_fps"], line["of_engine"], minimum)
+        for other in of(lines, "python_ultralytics", batch=line["batch"]) if line["kind"] == "numpy" and line["list"] >= line["batch"] else ():
+            table.add(what + f"images/s, and Ultralytics by {other['way']}", line["fps"], other["fps"], line["fps"] / other["fps"])
+
+
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__.strip())
@@ -492,6 +506,7 @@ def main():
     serve(table, lines)
     most(table, lines)
     archive(table, lines)
+    python(table, lines)
     gpus(table, lines)
     sahi(table, lines)
     nms(table, lines)
