@@ -58,7 +58,7 @@ class Page:
         if not titles:
             fail(f"{name} has no title, a line that begins with \"# \"")
         self.title = plain(titles[0])
-        self.headings = [plain(heading).strip("[]") for heading in re.findall(r"^## (.+)$", prose, re.M)]
+        self.headings = [re.sub(r"[][]", "", plain(heading)) for heading in re.findall(r"^## (.+)$", prose, re.M)]
 
     def blocks(self, language):
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.M | re.S)

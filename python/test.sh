@@ -36,7 +36,11 @@ if [ -n "${GST_TRT_WHEEL:-}" ]; then
 else
     wheel=$("$here/build.sh")
 fi
-echo "$(basename "$wheel"): $(($(stat --format=%s "$wheel") / 1000)) kB, $((SECONDS - started)) s"
+size=$(stat --format=%s "$wheel")
+echo "$(basename "$wheel"): $((size / 1000)) kB, $((SECONDS - started)) s"
+# hatch_build.py refuses to make a larger one, but this one may have come from elsewhere.
+maximum=$(sed -n 's/^MAXIMUM = \([0-9_]*\).*/\1/p' "$here/hatch_build.py")
+[ "$size" -le "${maximum//_/}" ] || { echo "test.sh: $wheel has $size bytes; ${maximum//_/} is the maximum." >&2; exit 1; }
 started=$SECONDS
 "$cache/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheel"
 echo "installed in $((SECONDS - started)) s"

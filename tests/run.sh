@@ -263,6 +263,17 @@ release() {
     (cd "$folder" && sha256sum --check --quiet SHA256SUMS)
 }
 
+# What lies in that folder, as users install it: in fresh systems, and in a fresh environment of Python.
+release_installs() {
+    local folder=$SCRATCH/release kept=${XDG_CACHE_HOME:-$HOME/.cache}/pip fresh=$SCRATCH/fresh packages wheels
+    [ -d "$folder" ] || release
+    packages=("$folder"/*.deb) wheels=("$folder"/*.whl)
+    GST_TRT_DEB=${packages[0]} tests/packages.sh
+    rm -rf "$fresh"
+    PIP_CACHE_DIR=$kept XDG_CACHE_HOME=$fresh GST_TRT_WHEEL=${wheels[0]} python/test.sh
+    rm -rf "$fresh"
+}
+
 # Both packages for 64-bit ARM, cross-built, and tried in an emulator.
 arm64_packages() {
     local profile=dev
@@ -289,7 +300,7 @@ kubernetes() {
     tests/kubernetes/replicas.py --sources 12 --limit 60 --program "$PROGRAM"
 }
 
-# What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
+# What only "full" runs, with the paths that it depends on (a regular expression; ^never of what no change runs) and its minutes on two cores.
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:8:publish"
@@ -303,6 +314,8 @@ TOUCHES=(
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
     "release folder:^packaging/|^python/(build.sh|hatch_build.py|pyproject.toml)|Cargo.toml$|^pipelines/setup.sh:4:release"
+    "release folder, installed:^never:12:release_installs"
+    "PTX for each GPU:^core/kernels/|^tests/ptx.sh:3:tests/ptx.sh"
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/|^tests/arm64.sh:30:tests/compat.sh arm64"
     "models on OpenVINO:^core/src/backends/(openvino|host|mod|request)|^core/src/onnx/weights|^tests/openvino:4:openvino"

@@ -11,6 +11,8 @@ set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../pipelines/setup.sh"
+# shellcheck source=core/kernels/wheels.sh
+. "$ROOT/core/kernels/wheels.sh"
 
 NVRTC=nvidia-cuda-nvrtc-cu12==12.2.140
 NVRTC_HASH=sha256:b1cdcae6443cb7cdcfb5d1bf51896a148c9f82f9e65b27db9ab095eaed689aa7 # its wheel for x86-64
@@ -26,20 +28,9 @@ esac
 SCRATCH=$(mktemp -d)
 trap 'rm -rf "$SCRATCH"' EXIT
 
-# In a folder of its own first, so that a run that is cut off leaves nothing that looks complete.
-fetch_nvrtc() {
-    python3 -m venv "$SCRATCH/venv" || return
-    echo "$NVRTC --hash=$NVRTC_HASH" >"$SCRATCH/requirements"
-    "$SCRATCH/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-        --target "$SCRATCH/nvrtc" --require-hashes --requirement "$SCRATCH/requirements" || return
-    mkdir -p "$(dirname "$CACHE")"
-    rm -rf "$CACHE"
-    mv "$SCRATCH/nvrtc" "$CACHE"
-}
-
 if [ ! -e "$LIBRARIES/libnvrtc.so.12" ]; then
     echo "Fetching $NVRTC"
-    if ! fetch_nvrtc; then
+    if ! fetch_wheel "$NVRTC" "$CACHE" "$NVRTC_HASH"; then
         if [ "$MODE" != --check ] || [ -n "${CI:-}" ]; then
             fail "cannot fetch $NVRTC (the messages are above); connect to the network or a mirror of PyPI."
         fi
