@@ -218,7 +218,8 @@ class Detector:
 
         images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. They are run batch_size
             at once, of those that come to the same size of the model's input, and no more are read than that needs: batch_size, or up
-            to four times as many where these sizes differ. On a GPU the next ones are read while these are run.
+            to four times as many where these sizes differ. On a GPU with a batch_size above 1
+            the next ones are read while these are run.
         color: as of detector(image).
 
         An image that cannot be used is an error that names it, after the results of those before it.
@@ -238,7 +239,8 @@ class Detector:
     def _in_batches(self, images: Iterator[Any], color: str, size: int, goes_ahead: bool) -> Iterator[Result]:
         """The results of images, of which the library gets `size` at once. On a GPU, with `goes_ahead`, it runs some while others are read."""
         read = (self._read(given, color, index) for index, given in enumerate(images))
-        if goes_ahead and self._is_on_gpu:
+        # One by one, each may lie where the former one was.
+        if goes_ahead and size > 1 and self._is_on_gpu:
             return self._in_thread(read, size)
         return in_batches(read, size, self._kind, run_later(self._run))
 

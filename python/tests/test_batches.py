@@ -207,6 +207,17 @@ def test_the_next_images_are_read_while_these_are_run(ahead):
     assert len(detector([numpy.zeros((8, 8, 3), numpy.uint8)] * 2)) == 2
 
 
+def test_one_by_one_an_image_may_lie_where_the_former_one_was(ahead):
+    detector, image = ahead(batch_size=1), numpy.zeros((64, 64, 3), numpy.uint8)
+
+    def given():
+        for level in range(0, 60, 10):
+            image[:] = level
+            yield image
+
+    assert [round((result.xyxy[0, 0] - 22) * 25.5) for result in detector.batch(given())] == [0, 10, 20, 30, 40, 50]
+
+
 def test_lists_of_arrays_are_given_to_the_library_at_once(ahead, monkeypatch, tmp_path):
     detector, given = ahead(batch_size=2), []
     detect = detector._detect
