@@ -218,15 +218,14 @@ class Detector:
 
         images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. They are run batch_size
             at once, of those that come to the same size of the model's input, and no more are read than that needs: batch_size, or up
-            to four times as many where these sizes differ. On a GPU with a batch_size above 1
-            the next ones are read while these are run.
+            to four times as many where these sizes differ. On a GPU with a batch_size above 1 the next ones are read while these are run.
         color: as of detector(image).
 
         An image that cannot be used is an error that names it, after the results of those before it.
         """
         _images.check_color(color)
         several, size, goes_ahead = _images.several(images), self._batch_size, True
-        if isinstance(images, (Sequence, numpy.ndarray)):
+        if isinstance(images, (list, tuple, numpy.ndarray)):
             if self._is_on_gpu and len(images) and _images.is_array(images[0]):
                 size *= AT_ONCE
             goes_ahead = len(images) > size
