@@ -78,11 +78,12 @@ def detect(
     following = Tracker(tracker) if isinstance(tracker, str) else tracker
     if following is not None and not isinstance(following, Tracker):
         raise InputError(f'An object of type {type(tracker).__name__} is no tracker. Give "bytetrack", or a Tracker.')
-    return results(frames, detector, following, is_live(source))
+    # A frame of a live stream does not wait for others.
+    return results(frames, detector, following, 1 if is_live(source) else detector.batch_size)
 
 
 def results(
-    frames: Iterator[Any], detector: Detector, tracker: Tracker | None, live: bool
+    frames: Iterator[Any], detector: Detector, tracker: Tracker | None, together: int
 ) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
     waiting: deque[tuple[NDArray[numpy.uint8], float | None]] = deque()
 
@@ -91,8 +92,7 @@ def results(
             waiting.append(frame)
             yield frame[0]
 
-    # A frame of a live stream does not wait for others.
-    for result in detector._in_batches(images(), "bgr", 1 if live else detector.batch_size, goes_ahead=not live):
+    for result in detector._in_batches(images(), "bgr", together, goes_ahead=True):
         frame, result.time = waiting.popleft()
         yield frame, tracker.update(result) if tracker else result
 
