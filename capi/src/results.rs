@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `GstTrtResults`: the objects of a frame.
 
+mod objects;
+
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,7 +24,8 @@ use crate::error::{c_string, contained, done, wrong};
 use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
 use crate::input;
-use crate::memory::{array, fill, give};
+use crate::memory::{array, give};
+pub use objects::*;
 
 /// Opaque: only pointers to it exist.
 pub enum GstTrtResults {}
@@ -292,35 +295,6 @@ pub unsafe extern "C" fn gst_trt_results_box(
         let found = results.object(object)?.bbox;
         // SAFETY: `bbox` is NULL, which `give` refuses, or room for four numbers.
         unsafe { give("box", bbox, [found.x1, found.y1, found.width(), found.height()]) }
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// `boxes`, `confidences` and `class_ids` are each NULL or room for `count`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_results_objects(
-    results: *const GstTrtResults,
-    count: usize,
-    boxes: *mut [f32; 4],
-    confidences: *mut f32,
-    class_ids: *mut u32,
-) -> c_int {
-    done(contained(|| {
-        let results = RESULTS.find(results)?;
-        let objects = &results.instances.boxes;
-        if count != objects.len() {
-            let what = format!("There is room for {count} objects, and {} were found", objects.len());
-            return Err(wrong(what).remedy("Give room for gst_trt_results_count"));
-        }
-        let bbox = |Candidate { bbox, .. }: &Candidate| [bbox.x1, bbox.y1, bbox.width(), bbox.height()];
-        // SAFETY: each is NULL, or room for as many values as there are objects.
-        unsafe {
-            fill("boxes", boxes, objects.iter().map(bbox))?;
-            fill("confidences", confidences, objects.iter().map(|object| object.score))?;
-            fill("class_ids", class_ids, objects.iter().map(|object| object.class))
-        }
     }))
 }
 
