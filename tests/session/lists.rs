@@ -85,6 +85,58 @@ fn lists_run_in_batches_with_the_results_of_one_by_one() {
     assert!(error.message().contains("batch-size is 3, but the model takes batches of 4"), "{error}");
 }
 
+/// On a GPU the next batch runs while the results of one are read.
+#[test]
+fn gpu_lists_have_the_results_of_one_by_one_in_their_order() {
+    let library = crate::common::gpu::context().and_then(|_| crate::common::gpu::setting("TRT_LIBRARY"));
+    let Some(library) = library else {
+        return crate::common::gpu::skip("there is no GPU, or TRT_LIBRARY is not set");
+    };
+    let folder = scratch("session-gpu-lists");
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let dims = &["n", "3", "64", "64"];
+    // One box, further to the right the brighter the picture is.
+    let model = Graph::new()
+        .input("images", F32, dims)
+        .weight("place", F32, &[1, 1, 6], floats(&[22.0, 20.0, 42.0, 44.0, 0.9, 0.0]))
+        .weight("left", F32, &[1, 1, 6], floats(&[10.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
+        .weight("rows", I64, &[3], [-1i64, 1, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
+        .node("Reshape", &["mean", "rows"], &["column"], vec![])
+        .node("Mul", &["column", "left"], &["moved"], vec![])
+        .node("Add", &["moved", "place"], &["output0"], vec![])
+        .output("output0", F32, &["n", "1", "6"])
+        .metadata("names", "{0: 'a'}")
+        .metadata("end2end", "True")
+        .metadata("imgsz", "[64, 64]")
+        .metadata("stride", "32")
+        .save(&folder.join("bright.onnx"));
+    let kinds: Vec<(usize, usize, u8)> =
+        (0..23u8).map(|number| if number % 5 == 3 { (90, 40, number * 11) } else { (64, 64, number * 11) }).collect();
+    let frames = frames(&kinds);
+    for batch_size in [1, 4] {
+        let texts = format!(
+            "backend=tensorrt trt-library={library} engine-cache={} optimization-level=0 precision=fp32 batch-size={batch_size}",
+            folder.display()
+        );
+        let (options, postprocess) = parse_options(texts.split(' ')).unwrap();
+        let mut detector = Detector::open(&model, &options, postprocess).unwrap();
+        assert_eq!((detector.session().backend(), detector.session().batch_size()), ("tensorrt", batch_size));
+        for _ in 0..3 {
+            let results = detector.detect_batch(&frames).unwrap();
+            for (number, (results, (frame, color))) in results.iter().zip(&frames).enumerate() {
+                let one = detector.detect(frame, *color).unwrap();
+                assert_eq!((results.objects.len(), one.len()), (1, 1), "batch-size={batch_size}, frame {number}");
+                let (found, wanted) = (results.objects[0].bbox.x1, one[0].bbox.x1);
+                assert!(
+                    (found - wanted).abs() < 0.01,
+                    "batch-size={batch_size}, frame {number}: {found}, not {wanted}"
+                );
+            }
+        }
+    }
+}
+
 /// Pictures that come to one size of the input are run together, wherever they are in the list.
 #[test]
 fn lists_of_frames_of_any_size_are_grouped_by_the_size_of_the_input() {
