@@ -314,7 +314,7 @@ TOUCHES=(
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
     "release folder:^packaging/|^python/(build.sh|hatch_build.py|pyproject.toml)|Cargo.toml$|^pipelines/setup.sh:4:release"
-    "release folder, installed:^never:12:release_installs"
+    "release folder, installed:^never:16:release_installs"
     "PTX for each GPU:^core/kernels/|^tests/ptx.sh:3:tests/ptx.sh"
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/|^tests/arm64.sh:30:tests/compat.sh arm64"
