@@ -17,7 +17,6 @@ mod gpu;
 #[path = "../../core/tests/common/random.rs"]
 mod random;
 
-use std::ffi::CStr;
 use std::time::Instant;
 
 use cudarc::driver::result;
@@ -34,7 +33,7 @@ const REPEATS: usize = 51;
 /// Bytes of the copy that fills the queue: a fifth of a millisecond of the fastest memory.
 const FILLED: usize = 512 << 20;
 
-const IDLE: &CStr = c".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry idle(.param .u64 unused) { ret; }";
+const IDLE: &str = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry idle(.param .u64 unused) { ret; }\0";
 
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);

@@ -12,7 +12,6 @@
 #[path = "../../core/tests/common/gpu.rs"]
 mod gpu;
 
-use std::ffi::CStr;
 use std::ptr;
 use std::sync::Arc;
 
@@ -43,7 +42,7 @@ const FRAMES: usize = 32;
 const REPEATS: usize = 51;
 const COPIED: usize = 1 << 30;
 
-const IDLE: &CStr = c".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry idle(.param .u64 unused) { ret; }";
+const IDLE: &str = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry idle(.param .u64 unused) { ret; }\0";
 
 struct Bench {
     context: Context,

@@ -2,24 +2,15 @@
 //! The kernels as PTX, a module for each source in `kernels/`, and all of them at once. The driver compiles a module where it is
 //! loaded: for seconds, for the largest ones, unless its cache on disk has the outcome. Meanwhile the whole context waits.
 
-use std::ffi::CStr;
-
 use super::driver::Context;
 use crate::error::Result;
 
-/// PTX as the driver takes it: text that ends with NUL.
-const fn ptx(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("PTX has no NUL but its last"),
-    }
-}
-
 macro_rules! kernels {
     ($($name:ident = $file:literal,)*) => {
-        $(pub(crate) static $name: &CStr = ptx(concat!(include_str!(concat!("../../kernels/ptx/", $file, ".ptx")), "\0"));)*
+        // The driver wants text that ends with NUL.
+        $(pub(crate) static $name: &str = concat!(include_str!(concat!("../../kernels/ptx/", $file, ".ptx")), "\0");)*
 
-        fn all() -> impl Iterator<Item = &'static CStr> {
+        fn all() -> impl Iterator<Item = &'static str> {
             [$($name),*].into_iter()
         }
     };

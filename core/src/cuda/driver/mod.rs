@@ -367,14 +367,15 @@ impl Context {
         unsafe { result::device::get_attribute(device, attribute) }.or_fail("Cannot ask what the GPU can do")
     }
 
-    /// The module of that PTX, loaded on the first call; the driver compiles it then, and keeps the outcome on disk.
-    pub fn module(&self, ptx: &'static CStr) -> Result<Module> {
+    /// The module of that PTX, which ends with NUL, loaded on the first call; the driver compiles it then, and keeps the outcome on disk.
+    pub fn module(&self, ptx: &'static str) -> Result<Module> {
         let mut modules = self.0.modules.lock().unwrap();
         if let Some(module) = modules.get(&(ptx.as_ptr() as usize)) {
             return Ok(Module { raw: module.0, context: self.clone() });
         }
         let _entered = self.enter()?;
-        // SAFETY: PTX is text that ends with NUL.
+        assert!(ptx.ends_with('\0'), "PTX ends with NUL");
+        // SAFETY: it is text that ends with NUL.
         let raw = unsafe { result::module::load_data(ptx.as_ptr().cast()) }.or_fail("Cannot load GPU kernels")?;
         modules.insert(ptx.as_ptr() as usize, RawModule(raw));
         Ok(Module { raw, context: self.clone() })
@@ -524,7 +525,7 @@ mod tests {
     /// The module is unloaded with its context, and a kernel could be launched after that.
     #[test]
     fn a_kernel_keeps_its_context() {
-        const PTX: &CStr = c".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+        const PTX: &str = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n\0";
         let Some(context) = crate::test::gpu() else { return };
         let weak = context.downgrade();
         let kernel = context.module(PTX).unwrap().function("nothing").unwrap();
