@@ -41,7 +41,7 @@ struct Sampling : Conversion {
 };
 
 // A rectangle of a frame, and where it lies in the tensor once it is scaled.
-struct Placement {
+struct ViewPlacement {
     uint32_t source_left, source_top, source_width, source_height;
     uint32_t left, top, width, height;
 };
@@ -49,7 +49,7 @@ struct Placement {
 // Of preprocess and antialias.
 template <uint32_t FRAMES = MAX_BATCH>
 struct FrameParameters : Sampling {
-    Placement placement;
+    ViewPlacement placement;
     const void *columns, *rows; // tables of antialias, for each column and each row
     Frame frames[FRAMES];       // last: parameters for one frame are the beginning of those for many
 };

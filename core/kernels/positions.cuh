@@ -13,7 +13,7 @@ __device__ inline AxisSample in_row(AxisSample column, uint32_t samples, uint32_
 
 // Those of chroma only where there are PLANES of it.
 template <uint32_t PLANES>
-__device__ inline Position column_position(const Sampling &p, const Placement &at, uint32_t i) {
+__device__ inline Position column_position(const Sampling &p, const ViewPlacement &at, uint32_t i) {
     const AxisSample full = sample_axis(i, at.source_left, at.source_width, at.width, 1, 1);
     const AxisSample first = in_row(full, p.samples, p.first_step);
     AxisSample others = {};
@@ -25,7 +25,7 @@ __device__ inline Position column_position(const Sampling &p, const Placement &a
 }
 
 template <uint32_t PLANES>
-__device__ inline Position row_position(const Sampling &p, const Placement &at, uint32_t i) {
+__device__ inline Position row_position(const Sampling &p, const ViewPlacement &at, uint32_t i) {
     const AxisSample full = sample_axis(i, at.source_top, at.source_height, at.height, 1, 1);
     AxisSample others = {};
     if constexpr (PLANES > 0) others = sample_axis(i, at.source_top, at.source_height, at.height, p.siting_y, full);
@@ -52,7 +52,7 @@ struct BlockPlace {
 
 // A block of the scaled rectangle, of which each thread writes COLUMNS pixels in each of ROWS rows.
 template <uint32_t COLUMNS, uint32_t ROWS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
-__device__ inline void preprocess_block(const Sampling &p, const Frame &frame, const Placement &at) {
+__device__ inline void preprocess_block(const Sampling &p, const Frame &frame, const ViewPlacement &at) {
     constexpr uint32_t BLOCK_ROWS = THREADS_Y * ROWS;
     static_assert(BLOCK_ROWS <= THREADS_X, "a warp computes the rows");
     __shared__ Positions<COLUMNS, ROWS> positions;

@@ -13,7 +13,7 @@ inline constexpr uint32_t COLUMNS = 2, ROWS = 2;
 
 struct Region {
     uint8_t *tensor;
-    Placement placement;
+    ViewPlacement placement;
     uint32_t together; // as of Frame
     uint32_t unused;
 };

@@ -93,7 +93,7 @@ struct Tables {
 struct PreprocessParams {
     conversion: Conversion,
     sampling: Sampling,
-    placement: Placement,
+    placement: ViewPlacement,
     columns: u64,
     rows: u64,
     frames: [FrameView; MAX_BATCH],
@@ -108,10 +108,10 @@ pub(super) struct Sampling {
     sitings: [u32; 2],
 }
 
-/// `Placement` of the kernels.
+/// `ViewPlacement` of the kernels.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub(super) struct Placement {
+pub(super) struct ViewPlacement {
     source: [u32; 4],
     place: [u32; 4],
 }
@@ -137,7 +137,7 @@ pub(super) struct Conversion {
 }
 
 const _: () = assert!(size_of::<Taps>() == 32);
-const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Sampling>() == 16 && size_of::<Placement>() == 32);
+const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Sampling>() == 16 && size_of::<ViewPlacement>() == 32);
 const _: () = assert!(size_of::<Conversion>() == 92 && size_of::<PreprocessParams>() == MAX_BATCH * 48 + 160);
 
 impl Sampling {
@@ -157,10 +157,10 @@ impl Sampling {
     }
 }
 
-impl Placement {
+impl ViewPlacement {
     /// Of that rectangle of a frame.
     pub(super) fn new(source: &Rect, letterbox: &Letterbox) -> Self {
-        Placement {
+        ViewPlacement {
             source: [source.left, source.top, source.width(), source.height()],
             place: [letterbox.x, letterbox.y, letterbox.width, letterbox.height],
         }
@@ -269,7 +269,7 @@ impl PreprocessKernel {
         let parameters = PreprocessParams {
             conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
             sampling,
-            placement: Placement::new(&letterbox.source, &letterbox),
+            placement: ViewPlacement::new(&letterbox.source, &letterbox),
             columns: address,
             rows: address + tables.rows as u64,
             frames: [FrameView::default(); MAX_BATCH],
