@@ -83,6 +83,8 @@
 #                same time, and how often                  (default: the 1080p clip; 1000; 1x8,1x16; 1)
 #   ARCHIVE_DETECT, ARCHIVE_INFER
 #                further options of gst-trt detect, and properties of trtinfer   (default: none; batch-size=16)
+#                a way decodes all videos twice, some 4,000 frames a second each time on an H200. ARCHIVE_VIDEOS=100 LEVEL=0 is a
+#                look that takes two minutes, most of it the engine
 #   SOAK, KINDS, STAY
 #                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
 #                                                         (default: 120 s; detect segment track+second; false)
@@ -95,6 +97,7 @@
 #                                                         (default: the crowd that tests/gpu/pack.sh draws; 4)
 #   UHD          clip of the row sahi, of 3840x2160       (default: the one that tests/gpu/pack.sh draws)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
+#   LOGS         a folder where the steps' logs go as well, while they run   (default: OUT of the caller, else none)
 #   PYTHON       of the rivals                            (default: python3)
 #   TRT, K, WORK, INFER
 #                as tests/gpu/machine.sh prints it
@@ -103,7 +106,12 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 # shellcheck source=tests/gpu/machine.sh
 . tests/gpu/machine.sh
+# A caller that sets OUT wants what is left of a run there, however it ends.
+LOGS=${LOGS-${OUT-}}
 OUT=$WORK/bench
+[ "$LOGS" != "$OUT" ] || LOGS=""
+# Lines come as they are said, and not when a script has ended.
+export PYTHONUNBUFFERED=1
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
@@ -129,7 +137,7 @@ step() {
     local name=$1 begun=$SECONDS status
     shift
     echo "== $name"
-    "$@" 2>&1 | tee "$OUT/$name.log"
+    "$@" 2>&1 | tee "$OUT/$name.log" ${LOGS:+"$LOGS/$name.log"}
     status=${PIPESTATUS[0]}
     case $status in
         0) echo "== $name: $((SECONDS - begun)) s" ;;
@@ -383,7 +391,8 @@ row_archive() {
     [ -n "$ARCHIVE_CLIPS" ] || { [ -f "$WORK/hd.mp4" ] && ARCHIVE_CLIPS=$WORK/hd.mp4 || ARCHIVE_CLIPS=$CLIP; }
     step archive timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/archive.py "program=$OUT/gst-trt" "launch=$OUT/gst-launch-1.0" \
         "model=$WORK/yolo11n.onnx" "clips=$ARCHIVE_CLIPS" "videos=$ARCHIVE_VIDEOS" "ways=$ARCHIVE_WAYS" "rounds=$ARCHIVE_ROUNDS" \
-        "detect=$ARCHIVE_DETECT" "infer=$infer" "backend=$backend" "decoder=$decoder" "folder=$OUT" "json=$OUT/archive.jsonl"
+        "detect=$ARCHIVE_DETECT" "infer=$infer" "backend=$backend" "decoder=$decoder" "folder=$OUT" \
+        "logs=${LOGS:-$OUT}/archive" "json=$OUT/archive.jsonl" "build=$((LIMIT - 40))" "limit=$((LIMIT * 40 / 100))" "bound=$((LIMIT - 20))"
 }
 
 row_python() {
@@ -518,7 +527,7 @@ done
 
 GSTREAMER=${GSTREAMER:-$(gstreamers_here | head -n 1)}
 [ -n "$GSTREAMER" ] || { echo "There is no GStreamer here, neither gst-launch-1.0 nor a bundle in $K." >&2; exit 2; }
-mkdir -p "$OUT"
+mkdir -p "$OUT" ${LOGS:+"$LOGS"}
 if [ -n "${PROGRAMS:-}" ]; then
     PROGRAMS=$(cd "$PROGRAMS" && pwd) || exit 2
 elif [ -f "$BIN/bin.tar.xz" ]; then
