@@ -76,8 +76,8 @@
 #   SERVE_NETS_SOURCES
 #                of the row serve_nets                     (default: 1,16,64,128,176)
 #   MOST_SECONDS, MOST_TRIES
-#                of the rows rtdetr and serve_nets: how long each number of sources is measured after it has settled for 15 s, and how many
-#                numbers between the last that was enough and the first that was not are tried   (default: 20; 1)
+#                of the rows rtdetr and serve_nets: how long each number of sources is measured once its latency stays, 35 s at least, and how
+#                many numbers between the last that was enough and the first that was not are tried   (default: 35; 1)
 #   ARCHIVE_CLIPS, ARCHIVE_VIDEOS, ARCHIVE_WAYS, ARCHIVE_ROUNDS
 #                of the row archive: what its videos are copies of, how many they are, how many processes read how many of them at the
 #                same time, and how often                  (default: the 1080p clip; 1000; 1x8,1x16; 1)
@@ -119,7 +119,7 @@ NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
 BATCH_TIMEOUT=${BATCH_TIMEOUT:--1} WAITS=${WAITS:--1 0 2000 10000} MANY=${MANY:-200} LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
 SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
 RTDETR=${RTDETR:-$WORK/rtdetr-r50.onnx} RTDETR_BATCH=${RTDETR_BATCH:-16} RTDETR_SOURCES=${RTDETR_SOURCES:-1,8,16,20,24,32}
-SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-20} MOST_TRIES=${MOST_TRIES:-1}
+SERVE_NETS_SOURCES=${SERVE_NETS_SOURCES:-1,16,64,128,176} MOST_SECONDS=${MOST_SECONDS:-35} MOST_TRIES=${MOST_TRIES:-1}
 ARCHIVE_CLIPS=${ARCHIVE_CLIPS:-} ARCHIVE_VIDEOS=${ARCHIVE_VIDEOS:-1000} ARCHIVE_WAYS=${ARCHIVE_WAYS:-1x8,1x16} ARCHIVE_ROUNDS=${ARCHIVE_ROUNDS:-1}
 ARCHIVE_DETECT=${ARCHIVE_DETECT:-} ARCHIVE_INFER=${ARCHIVE_INFER-batch-size=16}
 KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}

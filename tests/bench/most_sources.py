@@ -4,13 +4,14 @@
 
   tests/bench/most_sources.py program=gst-trt clip=camera.mp4 model=rtdetr-r50.onnx [sources=1,8,16,24,32] [share=0.9] [tries=1]
       [p95=50] [fps=30] [batch=16] [infer="engine-cache=…"] [backend=tensorrt] [gpus=1] [rtsp=false] [track=true]
-      [settle=15] [seconds=20] [duration=3] [limit=300] [bound=500] [folder=FOLDER] [json=FILE]
+      [settle=5] [settle-limit=45] [seconds=20] [duration=3] [limit=300] [bound=500] [folder=FOLDER] [json=FILE]
 
 First gst-trt bench tells what the engine gives in batches of that size with nothing around it. Then tests/bench/serve_sources.py runs with
 each number of sources, the least first, and with as many as are `share` of the engine. Once one of them has too few frames, numbers
 between that and the one before are tried, `tries` times. So many sources are enough if each has 29.5 of 30 frames a second; the most
 with 95 % of their results within `p95` milliseconds are told apart. Those are from the camera where it says when frames were captured
-(rtsp=true), else from the decoder.
+(rtsp=true), else from the decoder. A number of sources is measured when what piled up at its start is gone, after `settle-limit` seconds at
+the latest, as serve_sources.py says, and then for 35 s or more; "not steady" is said of one where it is not.
 
 No number is begun once `bound` seconds are over. A line for each number, then one for the model; exit status 1 where not even the first
 number is enough, something does not run, or as many as are `share` of the engine were not measured, since that time was over or fewer were
@@ -31,11 +32,11 @@ SERVE = HERE / "serve_sources.py"
 SHARE_OF_FPS = 29.5 / 30
 DEFAULTS = {
     "program": "gst-trt", "clip": "", "model": "", "sources": "1,8,16,24,32", "share": "0.9", "tries": "1", "p95": "50", "fps": "30", "batch": "16",
-    "infer": "", "backend": "tensorrt", "gpus": "1", "rtsp": "false", "track": "true", "settle": "15", "seconds": "20", "duration": "3", "limit": "300",
+    "infer": "", "backend": "tensorrt", "gpus": "1", "rtsp": "false", "track": "true", "settle": "5", "settle-limit": "45", "seconds": "20", "duration": "3", "limit": "300",
     "bound": "500", "folder": "", "json": "",
 }
 # What serve_sources.py takes as it is here.
-PASSED = ("program", "clip", "model", "fps", "batch", "infer", "backend", "gpus", "rtsp", "track", "settle", "seconds", "limit")
+PASSED = ("program", "clip", "model", "fps", "batch", "infer", "backend", "gpus", "rtsp", "track", "settle", "settle-limit", "seconds", "limit")
 
 
 def engine_alone(options):
@@ -80,6 +81,7 @@ def judged(options, found, engine):
         "from": begin, "ms": times, "latency_ms": found["latency_ms"], "camera_ms": found["camera_ms"], "dropped": found["dropped"],
         "frames_of_a_run": found["frames_of_a_run"], "cores": found["cores"], "cores_here": found["cores_here"], "verified": found["verified"],
         "gpu_mib": max(found["sizes"][-1][1], default=None), "contexts": found["contexts"],
+        "steady": found["steady"], "settled": found["settled"], "means_ms": found["means_ms"],
         "is_kept": is_kept, "is_soon": is_kept and times.get("0.95", float("inf")) <= float(options["p95"]),
     }
 
@@ -87,9 +89,10 @@ def judged(options, found, engine):
 def say(row):
     times = ", ".join(f"p{float(quantile) * 100:.0f} {time:.1f}" for quantile, time in row["ms"].items())
     together = f", {row['frames_of_a_run']:.1f} frames a run" if row["frames_of_a_run"] else ""
+    settled = f", {'steady' if row['steady'] else 'not steady'} after {row['settled']:.0f} s" if row["steady"] is not None else ""
     verdict = "" if row["is_soon"] else ": late" if row["is_kept"] else ": too slow"
     print(f"{row['sources']:>5} sources: {row['fps_least']:.2f} frames/s of the slowest, {row['fps']:.0f} of all, {row['of_engine']:.2f} of the engine; "
-          f"{row['from']} to results, ms: {times}; dropped {row['dropped']:.0f}{together}, processors {row['cores']:.1f}{verdict}", flush=True)
+          f"{row['from']} to results, ms: {times}; dropped {row['dropped']:.0f}{together}, processors {row['cores']:.1f}{settled}{verdict}", flush=True)
 
 
 def next_number(rows, wanted, tries):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """gst-trt serve with many sources that share a model: a clip in a loop at its own pace, or a camera by RTSP.
 
-  tests/bench/serve_sources.py program=gst-trt clip=camera.mp4 model=yolov8s.onnx [sources=16] [seconds=30] [settle=10] [fps=30]
+  tests/bench/serve_sources.py program=gst-trt clip=camera.mp4 model=yolov8s.onnx [sources=16] [seconds=30] [settle=10] [settle-limit=0] [fps=30]
       [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [sync=true] [track=false]
       [limit=480] [json=FILE] [journal=FILE]
 
@@ -11,7 +11,11 @@ were dropped; latency from the decoder and, with RTSP, from the camera to result
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
 many GPUs are in use, all of the machine where there are several, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
 GPU in use, 29.5 frames a second of 30 of each source, and an end with status 0 that leaves nothing behind. Latencies are those of the last
-1,024 frames of each source: after less than 35 s some are of its start. With `track` objects get ids.
+1,024 frames of each source: after less than 35 s some are of its start.
+
+With `settle-limit` it begins when what piled up at the start is gone, after so many seconds at the latest, and `settle` seconds at the soonest:
+the mean latency of the newest results, which is what sums and counts of the service have grown by in 2 s, has stayed within a quarter of itself,
+or within 5 ms, over three looks. It measures for 35 s or more then, so that no latency is of the time before. With `track` objects get ids.
 Needs nothing but Python, and for rtsp=true the GStreamer elements that read it.
 """
 
@@ -38,9 +42,12 @@ CAMERAS_OF_A_SERVER = 16
 QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
 VERDICTS = {True: "computes what the file says", False: "computes something else than the file says", None: "was not verified"}
 EACH = 10.0  # seconds between two looks at memory
+NEWEST = 2.0  # seconds between two looks at the latency of the newest results
+LOOKS, LIKE, LIKE_MS = 3, 0.25, 5.0  # so many of them that are so near each other are a steady state
+KEPT = 1024  # latencies of a source that the service keeps
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
-    "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false", "sync": "true",
+    "seconds": "30", "settle": "10", "settle-limit": "0", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false", "sync": "true",
     "track": "false", "limit": "480", "json": "", "journal": "",
 }
 SAMPLE = re.compile(r'^gst_trt_(\w+?)(?:\{(.*)\})? (\S+)$')
@@ -95,6 +102,40 @@ def quantiles(port, name):
         for quantile, key in QUANTILES.items() if summary else ():
             values.setdefault(quantile, []).append(summary[key] * 1e3)
     return {quantile: (statistics.median(each), max(each)) for quantile, each in values.items()}
+
+
+def sums(found):
+    """Seconds and frames of all results so far, from the camera where that is known of any, else from the decoder."""
+    for family in ("camera_latency_seconds", "latency_seconds"):
+        frames = sum(value for _, value in found.get(f"{family}_count", []))
+        if frames:
+            return family, sum(value for _, value in found.get(f"{family}_sum", [])), frames
+    return None, 0.0, 0.0
+
+
+def is_steady(means):
+    last = means[-LOOKS:]
+    return len(last) == LOOKS and max(last) - min(last) <= max(LIKE * min(last), LIKE_MS)
+
+
+def settle(options, port):
+    """Waits until latencies stay. Whether they do, how long that took, and the means in milliseconds."""
+    begun, least, most = time.monotonic(), float(options["settle"]), float(options["settle-limit"])
+    if most <= 0:
+        time.sleep(least)
+        return {"steady": None, "settled": least, "means_ms": []}
+    means, before = [], sums(metrics(port))
+    while True:
+        time.sleep(NEWEST)
+        after = sums(metrics(port))
+        if after[0] == before[0] and after[2] > before[2]:
+            means.append((after[1] - before[1]) / (after[2] - before[2]) * 1e3)
+        before, passed = after, time.monotonic() - begun
+        if passed >= least and is_steady(means) or passed >= max(least, most):
+            steady = is_steady(means)
+            newest = f"{means[-1]:.0f} ms" if means else "not known"
+            print(f"{'steady' if steady else 'not steady'} after {passed:.1f} s, the newest results' mean latency is {newest}", flush=True)
+            return {"steady": steady, "settled": passed, "means_ms": [round(mean, 1) for mean in means]}
 
 
 def model_state(port):
@@ -200,7 +241,9 @@ def measure(options, port, program, journal):
     sources, seconds = int(options["sources"]), float(options["seconds"])
     started = wait_until_all_run(port, program, sources, float(options["limit"]), journal)
     print(f"{sources} sources run after {started:.1f} s", flush=True)
-    time.sleep(float(options["settle"]))
+    settled = settle(options, port)
+    if settled["steady"] is not None:
+        seconds = max(seconds, KEPT / float(options["fps"]) + 1)
     model, before, begun, spent = model_state(port), metrics(port), time.monotonic(), processor(program.pid)
     sizes = []
     while (at := time.monotonic() - begun) < seconds:
@@ -220,7 +263,7 @@ def measure(options, port, program, journal):
         "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
         "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
         "latency_ms": quantiles(port, "latency"), "camera_ms": quantiles(port, "latency-from-camera"),
-        "cores": cores, "cores_here": len(os.sched_getaffinity(0)), "sizes": sizes,
+        **settled, "cores": cores, "cores_here": len(os.sched_getaffinity(0)), "sizes": sizes,
         "contexts": devices, "contexts_made": made, "contexts_seen": sum(value for _, value in after.get("cuda_contexts", [])),
     }
 
