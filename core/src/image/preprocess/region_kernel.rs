@@ -5,7 +5,7 @@
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{
-    Conversion, Placement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
+    Conversion, ViewPlacement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
 };
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::REGIONS;
@@ -37,7 +37,7 @@ pub struct RegionKernel {
 #[repr(C)]
 struct RegionView {
     tensor: u64,
-    placement: Placement,
+    placement: ViewPlacement,
     together: u32,
     unused: u32,
 }
@@ -131,7 +131,7 @@ impl RegionKernel {
             let letterbox = self.spec.letterbox(source);
             parameters.regions[count] = RegionView {
                 tensor,
-                placement: Placement::new(&source, &letterbox),
+                placement: ViewPlacement::new(&source, &letterbox),
                 together: are_together(&letterbox, tensor, self.spec.desc.dtype.size(), COLUMNS).into(),
                 unused: 0,
             };
