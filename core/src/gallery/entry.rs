@@ -37,8 +37,16 @@ pub fn check_name(name: &str) -> std::result::Result<(), String> {
         _ if name.trim().is_empty() => Err("the name is empty".into()),
         _ if name.len() > MAX_NAME => Err(format!("the name is longer than {MAX_NAME} bytes")),
         _ if name.contains(char::is_control) => Err("the name has control characters".into()),
+        _ if name.contains(is_layout) => {
+            Err("the name has characters that break a line or change the direction of text".into())
+        }
         _ => Ok(()),
     }
+}
+
+/// Ends of lines and paragraphs, and what turns the direction of text: names with them look like other ones.
+fn is_layout(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A vector has a direction.

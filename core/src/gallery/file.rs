@@ -10,14 +10,16 @@
 //! may have one name. Other keys, and empty lines, are ignored. A change writes a new file and puts it in the place of the
 //! old one, so that a reader has the one or the other.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::entry::{GalleryEntry, MAX_VECTORS, check_name, check_vector};
+use super::lock::NewGalleryFile;
 use super::{Gallery, npz};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{open_regular, read_bounded};
@@ -28,6 +30,8 @@ use crate::vector;
 const MAX_LINE: u64 = 256 << 10;
 /// Bytes of a file: 100,000 vectors of 512 numbers take 280 MB in base64.
 const MAX_FILE: u64 = 512 << 20;
+/// How long another change is waited for.
+const CHANGE_WAIT: Duration = Duration::from_secs(10);
 /// What some editors write before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 
@@ -47,7 +51,13 @@ pub fn read(path: &Path) -> Result<Gallery> {
 
 /// A warning where names of the gallery of that file have one vector: whoever is like it has the first name.
 pub fn shared_vector(path: &Path, gallery: &Gallery) -> Option<Error> {
-    let (first, second, others) = gallery.shared_vector()?;
+    shared_vector_of(path, gallery, |_| true)
+}
+
+/// The same, and names that were just added are told rather than others.
+#[doc(hidden)]
+pub fn shared_vector_of(path: &Path, gallery: &Gallery, is_new: impl Fn(&str) -> bool) -> Option<Error> {
+    let (first, second, others) = gallery.shared_vector_of(is_new)?;
     let more = match others {
         0 => String::new(),
         1 => ", and another vector has several names, too".into(),
@@ -62,42 +72,93 @@ pub fn shared_vector(path: &Path, gallery: &Gallery) -> Option<Error> {
 }
 
 /// Changes the file: leaves out the lines of names that `keeps` does not keep, and adds entries behind the others. Returns
-/// how many were left out. Where there is no such file, one is made that only this user may read.
+/// how many were left out. Where there is no such file, one is made that only this user may read. Another change is waited for.
 ///
 /// # Errors
 /// As [`read`]; `Settings`, where the entries have other dimensions than the vectors that are there; `Run`, where the file
 /// cannot be written. The file is as it was then.
 pub fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<usize> {
-    // A link stays one.
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let mut new = place.as_os_str().to_os_string();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let failed = |error: io::Error| cannot_write(path, &new, error);
-    // Before the old one is read. Who makes it has the only one: two programs do not change a gallery at the same time.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
-    let replace = || -> Result<usize> {
-        let old = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            old => Some(old.map_err(failed)?),
-        };
-        let (lines, left_out) = changed(path, old.is_some(), keeps, added)?;
-        write_all(file, old.as_ref(), &lines).and_then(|()| fs::rename(&new, &place)).map_err(failed)?;
-        Ok(left_out)
-    };
-    replace().inspect_err(|_| {
-        let _ = fs::remove_file(&new);
-    })
+    change_within(path, keeps, added, CHANGE_WAIT)?.map(|change| change.left_out).ok_or_else(|| busy(path))
 }
 
-/// The lines as they are to be, and how many are left out.
+/// What a change has done.
+#[doc(hidden)]
+pub struct GalleryChange {
+    /// Vectors that were left out.
+    pub left_out: usize,
+    /// As it is now.
+    pub gallery: Gallery,
+}
+
+/// The same as [`change`]. `None` where another change takes longer than `wait`. A change without any effect writes nothing.
+#[doc(hidden)]
+pub fn change_within(
+    path: &Path,
+    keeps: impl Fn(&str) -> bool,
+    added: &[GalleryEntry],
+    wait: Duration,
+) -> Result<Option<GalleryChange>> {
+    // Before the old one is read: two programs do not change a gallery at the same time.
+    let Some((place, new)) = lock(path, wait)? else { return Ok(None) };
+    let failed = |error: io::Error| cannot_write(path, error);
+    let old = old(path)?;
+    let (lines, entries, left_out) = changed(path, old.is_some(), keeps, added)?;
+    if old.is_none() || left_out > 0 || !added.is_empty() {
+        write_all(&new.file, old.as_ref(), &lines).and_then(|()| new.put(&place)).map_err(failed)?;
+    }
+    Ok(Some(GalleryChange { left_out, gallery: Gallery::new(entries) }))
+}
+
+/// Whether the gallery can be changed, before work is done for that. Returns how many numbers its vectors have, if it has some.
+#[doc(hidden)]
+pub fn check_change(path: &Path) -> Result<Option<usize>> {
+    let Some(_locked) = lock(path, CHANGE_WAIT)? else { return Err(busy(path)) };
+    let mut dims = None;
+    if old(path)?.is_some() {
+        let file = open(path)?;
+        if is_archive(&file) {
+            return Err(unchangeable(path));
+        }
+        visit(path, file, |entry, _| dims = Some(entry.vector.len()))?;
+    }
+    Ok(dims)
+}
+
+/// Where the file is, and the one that is to take its place; `None` where another change has that.
+fn lock(path: &Path, wait: Duration) -> Result<Option<(PathBuf, NewGalleryFile)>> {
+    // A link stays one.
+    let place = match fs::canonicalize(path) {
+        Ok(place) => place,
+        Err(error) if path.is_symlink() => {
+            let what = format!("Cannot write the gallery {}", path.display());
+            let cause = format!("it is a link that leads to no file: {error}");
+            let remedy = "Remove the link, or give the gallery by the file's own path";
+            return Err(Error::new(ErrorKind::Run, what).cause(cause).remedy(remedy));
+        }
+        Err(_) => path.to_path_buf(),
+    };
+    let mut new = place.as_os_str().to_os_string();
+    new.push(".new");
+    let new = NewGalleryFile::take(Path::new(&new), wait).map_err(|error| cannot_write(path, error))?;
+    Ok(new.map(|new| (place, new)))
+}
+
+/// The file that is there.
+fn old(path: &Path) -> Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        old => old.map(Some).map_err(|error| cannot_write(path, error)),
+    }
+}
+
+/// The lines as they are to be, their entries, and how many are left out.
 fn changed(
     path: &Path,
     is_there: bool,
     keeps: impl Fn(&str) -> bool,
     added: &[GalleryEntry],
-) -> Result<(Vec<Vec<u8>>, usize)> {
-    let (mut lines, mut dims, mut left_out) = (Vec::new(), None, 0);
+) -> Result<(Vec<Vec<u8>>, Vec<GalleryEntry>, usize)> {
+    let (mut lines, mut entries, mut dims, mut left_out) = (Vec::new(), Vec::new(), None, 0);
     if is_there {
         let file = open(path)?;
         if is_archive(&file) {
@@ -107,6 +168,7 @@ fn changed(
             if keeps(&entry.name) {
                 dims = Some(entry.vector.len());
                 lines.push(line.to_vec());
+                entries.push(entry);
             } else {
                 left_out += 1;
             }
@@ -118,6 +180,7 @@ fn changed(
             return Err(of_another_model(path, known, entry.vector.len()));
         }
         lines.push(line_of(entry).into_bytes());
+        entries.push(entry.clone());
     }
     let bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
     let too_much = if lines.len() > MAX_VECTORS {
@@ -125,7 +188,7 @@ fn changed(
     } else if bytes > MAX_FILE {
         format!("be larger than {} MiB", MAX_FILE >> 20)
     } else {
-        return Ok((lines, left_out));
+        return Ok((lines, entries, left_out));
     };
     let what = format!("The gallery {} would {too_much}", path.display());
     Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"))
@@ -141,26 +204,32 @@ fn unchangeable(path: &Path) -> Error {
         .remedy("Write it with numpy.savez again, with the names that it is to have, or use a gallery of JSON lines")
 }
 
-fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
+#[doc(hidden)]
+pub fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
     let what = format!("The vectors of the gallery {} have {known} numbers, and the new ones {other}", path.display());
     Error::new(ErrorKind::Settings, what)
         .remedy("Use the model that the gallery was made with, or another gallery file")
 }
 
-fn cannot_write(path: &Path, new: &Path, error: io::Error) -> Error {
-    let is_there = error.kind() == io::ErrorKind::AlreadyExists;
-    let remedy = match is_there {
-        true => format!("Wait for the other program that changes it; if there is none, remove {}", new.display()),
-        false => "Use a folder that this user may write to, on a disk with room".into(),
-    };
-    Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display())).cause(error).remedy(remedy)
+/// Another program changes it, for longer than was waited.
+#[doc(hidden)]
+pub fn busy(path: &Path) -> Error {
+    Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display()))
+        .cause("another program is changing it")
+        .remedy("Try it again when that has ended")
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Error {
+    Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display()))
+        .cause(error)
+        .remedy("Use a folder that this user may write to, on a disk with room")
 }
 
 /// Whoever may read the old file may read this one, and nobody else.
-fn write_all(mut file: File, old: Option<&Metadata>, lines: &[Vec<u8>]) -> io::Result<()> {
+fn write_all(mut file: &File, old: Option<&Metadata>, lines: &[Vec<u8>]) -> io::Result<()> {
     if let Some(old) = old {
         // Only root gives files to other users.
-        let given = fchown(&file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(&file, None, Some(old.gid())));
+        let given = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
         let bits = if given.is_ok() { 0o777 } else { 0o700 };
         file.set_permissions(Permissions::from_mode(old.mode() & bits))?;
     }
@@ -314,6 +383,8 @@ mod tests {
             (with("\"\"", "[1, 0]"), "the name is empty"),
             (with("7", "[1, 0]"), "it has no name"),
             (with("\"a\\u0000b\"", "[1, 0]"), "control characters"),
+            (with("\"a\\u2028b\"", "[1, 0]"), "break a line"),
+            (with("\"a\\u202eb\"", "[1, 0]"), "the direction of text"),
             (with(&format!("\"{}\"", "x".repeat(257)), "[1, 0]"), "longer than 256 bytes"),
             (with("\"a\"", "[1, 0, 0]"), "has 3 numbers, and those before have 2"),
             (with("\"a\"", "[1, \"0\"]"), "no number"),
@@ -366,14 +437,39 @@ mod tests {
         let before = fs::read(&file).unwrap();
         let error = change(&file, |_| true, &[entry("bob", &[1.0, 0.0, 0.0])]).unwrap_err();
         assert!(error.message().contains("have 2 numbers, and the new ones 3"), "{error}");
-        fs::write(&new, "").unwrap();
-        let error = change(&file, |_| false, &[]).unwrap_err();
-        assert!(error.message().contains("if there is none, remove"), "{error}");
+        let other = File::create(&new).unwrap();
+        other.lock().unwrap();
+        assert!(change_within(&file, |_| false, &[], Duration::ZERO).unwrap().is_none());
         assert!(fs::exists(&new).unwrap(), "it is the other program's");
-        fs::remove_file(&new).unwrap();
         assert_eq!(fs::read(&file).unwrap(), before);
+        // As of a process that is killed.
+        drop(other);
+        assert_eq!(check_change(&file).unwrap(), Some(2));
+        assert_eq!(change(&file, |name| name != "nobody", &[]).unwrap(), 0);
+        assert!(!fs::exists(&new).unwrap());
+        assert_eq!(fs::read(&file).unwrap(), before);
+        let link = folder.join("link");
+        std::os::unix::fs::symlink("none", &link).unwrap();
+        let error = change(&link, |_| true, &[entry("ada", &[1.0])]).unwrap_err();
+        assert!(error.message().contains("leads to no file") && link.is_symlink(), "{error}");
         let nowhere = folder.join("no/folder/g.jsonl");
         assert_eq!(change(&nowhere, |_| true, &[entry("ada", &[1.0])]).unwrap_err().kind(), ErrorKind::Run);
+    }
+
+    #[test]
+    fn changes_at_the_same_time_follow_each_other() {
+        let file = scratch("gallery-together").join("g.jsonl");
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let file = &file;
+                scope.spawn(move || change(file, |_| true, &[entry(name, &[1.0, 0.0])]).unwrap());
+            }
+        });
+        let all = read(&file).unwrap();
+        assert_eq!(all.len(), 4);
+        let first = all.names()[0].clone();
+        let warning = shared_vector_of(&file, &all, |name| name == all.names()[3]).unwrap().message();
+        assert!(warning.contains(&format!("“{first}” and “{}”", all.names()[3])), "{warning}");
     }
 
     #[test]

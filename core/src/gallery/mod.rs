@@ -8,6 +8,7 @@
 //! | file | |
 //! |---|---|
 //! | [`file`](mod@file) | the file, read and changed |
+//! | `lock` | the new file, which one program at a time writes |
 //! | `entry` | what it has of a vector, and its limits |
 //! | `npz` | a file of `numpy.savez` |
 //! | `archive` | the members of such a file |
@@ -26,6 +27,7 @@ mod device;
 mod dot;
 mod entry;
 pub mod file;
+mod lock;
 mod npz;
 pub mod options;
 mod votes;
@@ -124,21 +126,29 @@ impl Gallery {
     /// The first two names that have one vector, and how many other vectors have another name, too. Of such a vector nobody can tell
     /// whom it shows: [`Gallery::find`] gives the first name.
     pub fn shared_vector(&self) -> Option<(&str, &str, usize)> {
+        self.shared_vector_of(|_| true)
+    }
+
+    /// The same, of the first two names of which one is preferred, if there are such.
+    pub(crate) fn shared_vector_of(&self, is_preferred: impl Fn(&str) -> bool) -> Option<(&str, &str, usize)> {
+        let name = |at: usize| self.names[self.owners[at] as usize].as_str();
         let size = self.dims().div_ceil(LANES).max(1);
         let mut first: HashMap<u64, usize> = HashMap::with_capacity(self.len());
-        let (mut pair, mut others) = (None, 0);
+        let (mut pair, mut others) = (None::<(usize, usize, bool)>, 0);
         for (at, vector) in self.vectors.chunks_exact(size).enumerate() {
             let known = *first.entry(bits_hash(vector)).or_insert(at);
             if self.owners[known] == self.owners[at] || self.vectors[known * size..][..size] != *vector {
                 continue;
             }
-            match pair {
-                None => pair = Some((known, at)),
-                Some(_) => others += 1,
+            others += usize::from(pair.is_some());
+            if pair.is_none_or(|(_, _, had)| !had) {
+                let is_preferred = is_preferred(name(known)) || is_preferred(name(at));
+                if pair.is_none() || is_preferred {
+                    pair = Some((known, at, is_preferred));
+                }
             }
         }
-        let name = |at: usize| self.names[self.owners[at] as usize].as_str();
-        pair.map(|(known, at)| (name(known), name(at), others))
+        pair.map(|(known, at, _)| (name(known), name(at), others))
     }
 
     /// For each vector, all of the length 1, the names that it is most like: at most `most`, the most similar first, of equals
@@ -327,6 +337,8 @@ mod tests {
             entry("eve", &long(0.5)),
         ]);
         assert_eq!(gallery.shared_vector(), Some(("ada", "bob", 2)));
+        assert_eq!(gallery.shared_vector_of(|name| name == "eve"), Some(("ada", "eve", 2)));
+        assert_eq!(gallery.shared_vector_of(|_| false), Some(("ada", "bob", 2)));
     }
 
     /// Against one product after the other, with sizes that fill registers and groups, and that do not.

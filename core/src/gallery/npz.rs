@@ -32,6 +32,10 @@ pub fn entries(file: &[u8]) -> Result<Vec<GalleryEntry>, String> {
     let names = array("names.npy")?.filter(NamedArray::may_be_texts);
     match (names, array("vectors.npy")?) {
         (Some(names), Some(vectors)) => columns(&names, &vectors),
+        (None, Some(_)) if members.len() == 1 => {
+            Err("it has an array “vectors” and no names: give numpy.savez names=names with it, a name for each row"
+                .into())
+        }
         _ => of_each_name(&members),
     }
 }
@@ -51,6 +55,10 @@ fn of_each_name(members: &[StoredMember]) -> Result<Vec<GalleryEntry>, String> {
     let mut found: Vec<GalleryEntry> = Vec::new();
     for member in members {
         let one = NamedArray::of(member)?;
+        // What numpy.savez calls arrays that are given without names.
+        if one.name.strip_prefix("arr_").is_some_and(|number| number.parse::<u32>().is_ok()) {
+            return Err(one.about("it has no name of its own: give numpy.savez names=names and vectors=vectors"));
+        }
         check_name(one.name).map_err(|why| one.about(&why))?;
         let rows = one.rows()?;
         if found.len() + rows.len() > MAX_VECTORS {
@@ -270,6 +278,9 @@ mod tests {
             ),
             (npz(&[("a\nb.npy", &good)]), "control characters"),
             (npz(&[(".npy", &good)]), "the name is empty"),
+            (npz(&[("vectors.npy", &good)]), "“vectors” and no names: give numpy.savez names=names"),
+            (npz(&[("arr_0.npy", &good)]), "“arr_0”: it has no name of its own"),
+            (npz(&[("arr_0.npy", &names), ("arr_1.npy", &good)]), "“arr_0”: it has no name of its own"),
             (columns(&names, &floats("(3, 2)", &[1.0; 6])), "it has 2 names and 3 vectors"),
             (columns(&texts(3, &["Ada", ""]), &good), "“names”: element 1, from 0: the name is empty"),
             (columns(&npy("<U0", "(2,)", &[]), &good), "the names are empty"),

@@ -40,19 +40,27 @@ struct GalleryGpu {
     takes_all: bool,
 }
 
-/// By what a file is another than before. A change within the time of the file system's clock is told by the length, or by the file
+/// By what a file is another than before, also in who may read it. A change within the time of the file system's clock is told by the length, or by the file
 /// that has come in its place.
 #[derive(Clone, Copy, PartialEq)]
 struct FileMark {
     seconds: i64,
     nanoseconds: i64,
+    /// When its content or its rights changed.
+    changed: (i64, i64),
     length: u64,
     inode: u64,
 }
 
 fn mark(path: &Path) -> Option<FileMark> {
     let file = fs::metadata(path).ok()?;
-    Some(FileMark { seconds: file.mtime(), nanoseconds: file.mtime_nsec(), length: file.len(), inode: file.ino() })
+    Some(FileMark {
+        seconds: file.mtime(),
+        nanoseconds: file.mtime_nsec(),
+        changed: (file.ctime(), file.ctime_nsec()),
+        length: file.len(),
+        inode: file.ino(),
+    })
 }
 
 impl WatchedGallery {
@@ -72,7 +80,7 @@ impl WatchedGallery {
         let (wake, woken) = mpsc::sync_channel::<()>(1);
         let watch = {
             let (current, path) = (current.clone(), path.to_path_buf());
-            let mut seen = SeenFile { read: seen, last: seen, waited: 0, former: None };
+            let mut seen = SeenFile { read: seen, last: seen, waited: 0, former: None, unreadable: None };
             move || {
                 loop {
                     match woken.recv_timeout(every) {
@@ -140,6 +148,9 @@ struct SeenFile {
     /// The gallery that was replaced at the last look. By the next one no frame is compared with it any more, whose thread would have
     /// to free it.
     former: Option<Arc<Gallery>>,
+    /// What was said of a file that could not be read. It is tried again at each look: rights of a folder, or a server that is away,
+    /// are not seen at the file.
+    unreadable: Option<String>,
 }
 
 impl SeenFile {
@@ -182,16 +193,24 @@ impl Current {
     /// Reads the file again if it has changed.
     fn look(&self, path: &Path, seen: &mut SeenFile) {
         seen.former = None;
-        if !seen.is_due(mark(path)) {
+        if !seen.is_due(mark(path)) && seen.unreadable.is_none() {
             return;
         }
         let (gallery, warning) = match file::read(path) {
             Ok(gallery) => {
                 // Before frames are compared with it.
                 let warning = warning(path, &gallery).or_else(|| self.put_on_gpu(&gallery));
+                seen.unreadable = None;
                 (Some(Arc::new(gallery)), warning)
             }
-            Err(error) => (None, Some(error.and_remedy("The former gallery stays until then"))),
+            Err(error) => {
+                let said = (error.kind() == ErrorKind::Read).then(|| error.message());
+                if said.is_some() && said == seen.unreadable {
+                    return;
+                }
+                seen.unreadable = said;
+                (None, Some(error.and_remedy("The former gallery stays until then")))
+            }
         };
         // Whoever has the gallery finds its warning.
         *self.warning.lock().unwrap() = warning;
@@ -273,8 +292,9 @@ mod tests {
 
     #[test]
     fn a_file_is_read_when_it_is_whole_or_changes_without_an_end() {
-        let at = |seconds: i64, inode: u64| Some(FileMark { seconds, nanoseconds: 0, length: 1, inode });
-        let mut seen = SeenFile { read: at(0, 1), last: at(0, 1), waited: 0, former: None };
+        let at =
+            |seconds: i64, inode: u64| Some(FileMark { seconds, nanoseconds: 0, changed: (0, 0), length: 1, inode });
+        let mut seen = SeenFile { read: at(0, 1), last: at(0, 1), waited: 0, former: None, unreadable: None };
         let mut due = |now| seen.is_due(now);
         assert_eq!([at(0, 1), at(1, 1), at(1, 1), at(1, 1)].map(&mut due), [false, false, true, false]);
         let replaced = [at(2, 2), at(3, 3), at(3, 3)].map(&mut due);
@@ -282,6 +302,40 @@ mod tests {
         let written = [4, 5, 6, 7, 8, 9, 10, 11].map(|seconds| due(at(seconds, 3)));
         assert_eq!(written, [false, false, false, true, false, false, false, true]);
         assert_eq!([None, None, None, at(11, 3), at(11, 3)].map(&mut due), [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_file_whose_rights_change_is_another() {
+        let path = scratch("gallery-rights").join("g.jsonl");
+        add(&path, "ada");
+        let before = mark(&path).unwrap();
+        // The clock of the file system may stand still for some milliseconds.
+        wait_until("another time of change", LIMIT, || {
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+            mark(&path).unwrap() != before
+        });
+    }
+
+    /// A folder in the place of the file cannot be read.
+    #[test]
+    fn a_file_that_cannot_be_read_is_tried_again_and_said_once() {
+        let path = scratch("gallery-again").join("g.jsonl");
+        let current = Current { gallery: Mutex::default(), warning: Mutex::default(), gpu: Mutex::default() };
+        fs::create_dir(&path).unwrap();
+        let mut seen = SeenFile { read: None, last: mark(&path), waited: 0, former: None, unreadable: None };
+        let mut look = || {
+            current.look(&path, &mut seen);
+            current.warning.lock().unwrap().take().map(|warning| warning.kind())
+        };
+        assert_eq!([look(), look(), look()], [Some(ErrorKind::Read), None, None]);
+        fs::remove_dir(&path).unwrap();
+        add(&path, "ada");
+        // The mark of this very file may be known already: it is read nevertheless.
+        seen.read = mark(&path);
+        seen.last = seen.read;
+        current.look(&path, &mut seen);
+        assert_eq!(current.gallery.lock().unwrap().names(), ["ada"]);
+        assert!(seen.unreadable.is_none());
     }
 
     #[test]
