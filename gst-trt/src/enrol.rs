@@ -55,7 +55,7 @@ pub struct EnrolArgs {
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     options: String,
     /// The same of the detector, such as "classes=face score-threshold=0.5"
-    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true, requires = "detector")]
     detector_options: String,
     /// Remove the name and all its vectors from the gallery
     #[arg(long)]
@@ -112,6 +112,8 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
         GalleryEntry::new(name, &[1.0]).map_err(|error| error.about(&format!("Cannot use the name {name:?}")))?;
         files.extend(pictures.iter().map(|picture| (name.as_str(), picture.as_path())));
     }
+    // Before all the work.
+    let known = file::check_change(&args.gallery)?;
     let mut eyes = Eyes::open(args, model)?;
     let display = Display::default();
     let mut task = display.task("reading");
@@ -125,7 +127,13 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
             return Ok(Status::Interrupted(signal));
         }
         match seen.unwrap_or_else(|failure| Err(NoVector::OfPicture(failure))) {
-            Ok(vector) => entries.push(GalleryEntry::new(name, &vector)?),
+            Ok(vector) => {
+                // Where all of them are replaced, the change itself tells.
+                if let Some(known) = known.filter(|&known| args.folder.is_none() && known != vector.len()) {
+                    return Err(file::of_another_model(&args.gallery, known, vector.len()).into());
+                }
+                entries.push(GalleryEntry::new(name, &vector)?);
+            }
             Err(NoVector::OfAll(failure)) => return Err(failure),
             Err(NoVector::OfPicture(failure)) if number + 1 == files.len() && entries.is_empty() => {
                 return Err(failure);
@@ -146,7 +154,7 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     // With a folder the same command can be given again.
     file::change(&args.gallery, |known| args.folder.is_none() || !seen.contains(known), &entries)?;
     let all = file::read(&args.gallery)?;
-    if let Some(warning) = file::shared_vector(&args.gallery, &all) {
+    if let Some(warning) = file::shared_vector_of(&args.gallery, &all, |name| seen.contains(name)) {
         print_error(&format!("Warning: {}", warning.message()));
     }
     let gallery = args.gallery.display();

@@ -58,7 +58,7 @@ fn names_are_added_and_removed() {
 fn a_folder_has_pictures_of_many_names() {
     let folder = scratch("enrol-folder");
     embedder(&folder.join("reid.onnx"));
-    for name in ["people/Ada", "people/Eve", "people/.old", "empty", "lonely/Ada", "odd/\u{202e}a\nb"] {
+    for name in ["people/Ada", "people/Eve", "people/Kim", "people/.old", "empty", "lonely/Ada", "odd/\u{202e}a\nb"] {
         std::fs::create_dir_all(folder.join(name)).unwrap();
     }
     coloured(&folder.join("people/Ada/1.png"), 0xffff_0000);
@@ -77,6 +77,7 @@ fn a_folder_has_pictures_of_many_names() {
         let shown = succeed(&folder, &[&["enrol", "--folder", "people"][..], &with].concat());
         let said = "2 names: 3 vectors of 3 numbers written to people.jsonl, which has 4 vectors of 3 names\n";
         assert_eq!(text(&shown.stdout), said);
+        assert!(text(&shown.stderr).contains("Warning: The folder people/Kim is empty"), "{shown:?}");
         assert!(text(&shown.stderr).contains("Warning: There is no vector of Eve, and the gallery keeps"), "{shown:?}");
         let found = gallery(&folder);
         assert_eq!(found.names(), ["Eve", "Ada", "Bob"]);

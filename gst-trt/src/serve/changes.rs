@@ -19,13 +19,14 @@ pub struct FileWatch {
     _end: Sender<()>,
 }
 
-/// What tells one content of a file from another: where it is, behind links, and when it was written.
+/// What tells one content of a file from another: where it is, behind links, when it was written, and when its rights changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     path: PathBuf,
     inode: (u64, u64),
     size: u64,
     written: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -38,6 +39,7 @@ impl Stamp {
             inode: (data.dev(), data.ino()),
             size: data.size(),
             written: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
         })
     }
 }

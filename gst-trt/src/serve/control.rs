@@ -171,11 +171,19 @@ pub enum Refused {
     Exists(String),
     /// The request itself is wrong.
     Invalid(String),
+    /// Another program has it now; the same request may succeed later.
+    Busy(String),
+    /// The request is right, and a file cannot be written.
+    Failed(String),
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Refused::Unknown(text) | Refused::Exists(text) | Refused::Invalid(text)) = self;
+        let (Refused::Unknown(text)
+        | Refused::Exists(text)
+        | Refused::Invalid(text)
+        | Refused::Busy(text)
+        | Refused::Failed(text)) = self;
         f.write_str(text)
     }
 }

@@ -196,6 +196,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         #[cfg(feature = "otel")]
         reload::locked(&telemetry).prepare_end(asked + END);
         service.stop(asked + END);
+        galleries::wait_for_change(asked + END);
         drop(server); // until then, it tells why
         #[cfg(feature = "otel")]
         reload::locked(&telemetry).end();
@@ -206,6 +207,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     reload::locked(&telemetry).prepare_end(asked + END);
     drop((server, videos));
     service.stop(asked + END);
+    galleries::wait_for_change(asked + END);
     #[cfg(feature = "otel")]
     reload::locked(&telemetry).end();
     Ok(Status::Done) // it ends whatever is left behind

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use super::arguments::{images_in, is_file};
 use super::picture::{IMAGES, is_image};
 use crate::failure::Failure;
+use crate::terminal::print_error;
 
-/// The names in a folder, each with its pictures: those of the folder NAME, and NAME.jpg. What begins with a dot is left out.
+/// The names in a folder, each with its pictures: those of the folder NAME, and NAME.jpg. What begins with a dot is left out. A
+/// folder without pictures is a warning, and its name has none.
 pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Failure> {
     let shown = folder.display();
     let failed = |error: io::Error| format!("Cannot read the folder {shown}: {error}.");
@@ -18,6 +20,7 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>().map_err(failed)?;
     paths.sort();
     let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut without: Vec<Failure> = Vec::new();
     for path in paths {
         let is_folder = path.is_dir();
         let name = if is_folder { path.file_name() } else { path.file_stem() };
@@ -27,8 +30,18 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
         if is_hidden || !is_folder && !is_picture {
             continue;
         }
-        let name = name.to_str().ok_or_else(|| format!("The name of {} is not UTF-8. Rename it.", path.display()))?;
-        let pictures = if is_folder { images_in(&path, false)? } else { vec![path.clone()] };
+        let Some(name) = name.to_str() else {
+            print_error(&format!("Warning: {} is left out: its name is not UTF-8. Rename it.", path.display()));
+            continue;
+        };
+        let pictures = match is_folder {
+            false => vec![path.clone()],
+            // The other names do not wait for it.
+            true => images_in(&path, false).unwrap_or_else(|failure| {
+                without.push(failure);
+                Vec::new()
+            }),
+        };
         found.entry(name.into()).or_default().extend(pictures);
     }
     if found.is_empty() {
@@ -36,5 +49,9 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
         let remedy = format!("Give each name a folder, such as {shown}/Ada, or one image, such as {shown}/Ada.jpg");
         return Err(format!("{what}. {remedy}. Images end in {}.", IMAGES.join(", ")).into());
     }
+    if found.values().all(Vec::is_empty) && !without.is_empty() {
+        return Err(without.swap_remove(0));
+    }
+    without.iter().for_each(|failure| print_error(&format!("Warning: {failure}")));
     Ok(found.into_iter().collect())
 }

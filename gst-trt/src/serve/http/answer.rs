@@ -42,6 +42,8 @@ impl From<Refused> for ApiError {
             Refused::Unknown(text) => ApiError::new(StatusCode::NOT_FOUND, text),
             Refused::Exists(text) => ApiError::new(StatusCode::CONFLICT, text),
             Refused::Invalid(text) => ApiError::new(StatusCode::BAD_REQUEST, text),
+            Refused::Busy(text) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            Refused::Failed(text) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, text),
         }
     }
 }
