@@ -13,6 +13,11 @@ use gsttrt_core::session::{Session, parse_options};
 
 /// A model over pictures of 64x64 that finds one box, of each word with the score that is the first number of its vector.
 fn model(folder: &Path) -> String {
+    model_of(folder, "2")
+}
+
+/// The same, whose file says that vectors have so many numbers.
+fn model_of(folder: &Path, numbers: &str) -> String {
     /// Cells of a grid over the picture.
     const CELLS: usize = 84;
     let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -20,7 +25,7 @@ fn model(folder: &Path) -> String {
     let first = [[1.0; CELLS], [0.0; CELLS]];
     Graph::new()
         .input("images", F32, &["n", "3", "64", "64"])
-        .input("tpe", F32, &["n", "words", "2"])
+        .input("tpe", F32, &["n", "words", numbers])
         .weight("zero", F32, &[1], floats(&[0.0]))
         .weight("boxes", F32, &[1, 4, CELLS as i64], floats(boxes.as_flattened()))
         .weight("first", F32, &[2, CELLS as i64], floats(first.as_flattened()))
@@ -131,6 +136,23 @@ fn values_that_do_not_fit_change_nothing() {
         assert!(warning.contains(says) && warning.ends_with("The values in use stay."), "{warning}");
         assert_eq!((line.labels(), values(&mut line)), (vec!["red car".to_string()], cars.clone()));
     }
+}
+
+/// The file leaves open what the graph does not.
+#[test]
+fn values_that_the_model_cannot_run_change_nothing() {
+    let folder = scratch("values-unrun");
+    let cars = words(&folder, "cars", &[("red car", 0.9), ("bus", 0.1)]);
+    let model = model_of(&folder, "k");
+    let mut line = line(&model, &cars, "");
+    assert_eq!(line.labels(), ["red car"]);
+    line.wait_for_model(&model);
+    let wide = save_floats(&folder.join("wide.npy"), &[1, 2, 3], &[0.5; 6]);
+    set(&mut line, &format!("tpe={wide}"));
+    let warning = line.wait_for_warning();
+    assert!(warning.contains("does not run with input-values=tpe=") && warning.contains("wide.npy"), "{warning}");
+    assert!(warning.ends_with("The values in use stay."), "{warning}");
+    assert_eq!((line.labels(), values(&mut line)), (vec!["red car".to_string()], cars));
 }
 
 /// A name that is missing would be an error with the next frame.

@@ -532,6 +532,7 @@ impl BaseTransformImpl for TrtInfer {
                 self.life.set_flushing(true);
             }
             gst::EventView::FlushStop(_) => {
+                self.running.lock().unwrap().usage = Arc::default(); // what the flush has dropped could not be read
                 self.life.set_flushing(false);
                 self.waits.set_flushing(false);
             }

@@ -83,7 +83,14 @@ fn upright(bbox: &gsttrt_core::image::geometry::BBox) -> Vec<f64> {
 }
 
 fn is_held(buffer: &gst::BufferRef) -> bool {
+    let is_held = |structure: &gst::StructureRef| structure.get::<bool>("held") == Ok(true);
+    classification::register();
+    map::register();
     super::track::region_facts(buffer).any(|facts| facts.is_held)
+        || gst::meta::CustomMeta::from_buffer(buffer, classification::NAME).is_ok_and(|meta| is_held(meta.structure()))
+        || structures(buffer, map::NAME, "maps").is_some_and(|maps| maps.iter().any(|map| is_held(map)))
+        || vector::of_frame(buffer).iter().any(|vector| vector.is_held)
+        || text::of_frame(buffer).iter().any(|text| text.is_held)
 }
 
 /// The structures of a field of a custom meta.

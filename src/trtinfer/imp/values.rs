@@ -9,10 +9,15 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::backends::options::INPUT_VALUES;
+use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, Result};
+use gsttrt_core::memory::Pool;
 use gsttrt_core::model::InputValues;
 use gsttrt_core::options::OptionValue;
+use gsttrt_core::tensor::{Tensor, Tensors};
 
 use super::super::model::SharedModel;
 use super::super::sharing;
@@ -34,6 +39,7 @@ impl TrtInfer {
         models.push(session.model.clone());
         let change = |values: Arc<InputValues>| -> Result<bool> {
             self.check_classes(&session, &values)?;
+            self.try_values(&session, &values)?;
             models.iter().try_fold(true, |all, model| Ok(sharing::change_values(model, &values)? && all))
         };
         match InputValues::read(text).map(Arc::new).and_then(change) {
@@ -51,6 +57,33 @@ impl TrtInfer {
             Some(options) => options.check_words(request.model(), &next, values.other_count(request.values())),
             None => Ok(()),
         }
+    }
+
+    /// Runs the model once with these values: what fits the dimensions of its inputs may still be nothing that it can compute. A
+    /// picture on a GPU would have to be made there: what fails on one fails with the next frame.
+    fn try_values(&self, session: &StartedModel, values: &Arc<InputValues>) -> Result<()> {
+        let desc = &session.tensor.desc;
+        let request = &session.model.latest().request;
+        if session.tensor.device != Device::Host || desc.bytes().is_none() || request.with_values(values)?.is_none() {
+            return Ok(()); // or the model is loaded for them
+        }
+        let handle = ModelHandle::take(&session.model.loader);
+        let Some((batcher, handle)) = session.handle.batcher().zip(handle) else { return Ok(()) };
+        let picture = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
+            bytes.fill(0);
+            Ok(())
+        })?;
+        let pictures = std::iter::once(Arc::new(Tensors::new(vec![picture], None, None)));
+        let run = || {
+            let outputs = batcher.submit(handle.stream(), pictures, values, &Arc::default(), &self.waits)?;
+            batcher.flush(handle.stream());
+            outputs.iter().try_for_each(|output| output.wait(&self.waits).map(|_| ()))
+        };
+        let Err(Interrupted::Failed(error)) = run() else { return Ok(()) };
+        let what = format!("The model does not run with input-values={}", values.text());
+        Err(error
+            .about(&what)
+            .remedy("Give arrays whose sizes and numbers go together, as those that the model was exported with"))
     }
 
     /// Those values cannot be used.
