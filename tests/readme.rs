@@ -175,7 +175,7 @@ fn commands_are_run_by_tests() {
         "gst-trt ",                             // gst-trt/tests/docs.rs and serve.rs
         "curl --fail",                          // gst-trt/src/serve/http/tests/pages.rs
         "/usr/bin/python3 examples/crops.py",   // tests/examples.rs
-        "/usr/bin/python3 examples/words.py",   // the same
+        "python3 examples/words.py",            // the same
         "/usr/bin/python3 examples/events.py",  // the same
         "/usr/bin/python3 examples/session.py", // tests/capi
         "pipelines/detect.sh",                  // tests/run.sh

@@ -168,6 +168,17 @@ impl HostNet for Cpu {
 
     fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let Cpu { model, net, threads, converted, pool } = self;
+        let is_wide = |tensor: &&&Tensor| {
+            tensor.desc().dtype == DType::I64 && typed::<i64>(tensor).iter().any(|&value| i32::try_from(value).is_err())
+        };
+        if let Some(tensor) = inputs.iter().find(is_wide) {
+            let what = format!(
+                "The input {} has a number beyond 32 bits, and rten computes with those only",
+                tensor.desc().name
+            );
+            let remedy = "Give smaller numbers, or install ONNX Runtime or OpenVINO";
+            return Err(crate::error::Error::new(ErrorKind::Settings, what).remedy(remedy));
+        }
         converted.resize_with(inputs.len(), Converted::default);
         let names = model.inputs.iter().map(|desc| desc.name.as_str());
         let views = inputs.iter().zip(converted).map(|(tensor, converted)| converted.view(tensor));
