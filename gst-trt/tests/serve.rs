@@ -53,6 +53,26 @@ fn expect_no_gap(service: &Service, source: &str, last: &mut Option<u64>, count:
     }
 }
 
+/// What a thread keeps of freed memory would grow for half an hour. Who has set it is obeyed, and other tunables stay.
+#[test]
+#[cfg(target_env = "gnu")]
+fn threads_keep_little_of_what_they_free() {
+    for (number, set, want) in [
+        (0, "", "glibc.malloc.tcache_max=256"),
+        (1, "glibc.malloc.perturb=0", "glibc.malloc.perturb=0:glibc.malloc.tcache_max=256"),
+        (2, "glibc.malloc.tcache_count=3", "glibc.malloc.tcache_count=3"),
+    ] {
+        let folder = scratch(&format!("serve-caches-{number}"));
+        let service = Service::with(&folder, &(head() + &endless("one")), &[("GLIBC_TUNABLES", set)]);
+        service.said("Started.");
+        let environment = std::fs::read(service.proc("environ")).unwrap();
+        let line = format!("GLIBC_TUNABLES={want}");
+        assert!(environment.split(|&byte| byte == 0).any(|variable| variable == line.as_bytes()), "{set}");
+        assert_eq!(std::fs::read_to_string(service.proc("comm")).unwrap(), "gst-trt\n");
+        assert!(service.end().0.success());
+    }
+}
+
 #[test]
 fn two_sources_share_a_model_and_end_cleanly() {
     let folder = scratch("serve-two");

@@ -107,6 +107,9 @@ impl ServeArgs {
 }
 
 pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
+    if !args.check {
+        heap::limit_caches();
+    }
     heap::limit_arenas();
     // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
     let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;

@@ -63,9 +63,10 @@ impl TrtInfer {
     /// picture on a GPU would have to be made there: what fails on one fails with the next frame.
     fn try_values(&self, session: &StartedModel, values: &Arc<InputValues>) -> Result<()> {
         let desc = &session.tensor.desc;
-        let request = &session.model.latest().request;
-        if session.tensor.device != Device::Host || desc.bytes().is_none() || request.with_values(values)?.is_none() {
-            return Ok(()); // or the model is loaded for them
+        let latest = session.model.latest();
+        let is_loaded = latest.is_same_loaded(&session.model) && latest.request.with_values(values)?.is_some();
+        if !is_loaded || session.tensor.device != Device::Host || desc.bytes().is_none() {
+            return Ok(()); // the model is loaded for them
         }
         let handle = ModelHandle::take(&session.model.loader);
         let Some((batcher, handle)) = session.handle.batcher().zip(handle) else { return Ok(()) };

@@ -177,7 +177,7 @@ impl HostNet for Cpu {
                 tensor.desc().name
             );
             let remedy = "Give smaller numbers, or install ONNX Runtime or OpenVINO";
-            return Err(crate::error::Error::new(ErrorKind::Settings, what).remedy(remedy));
+            return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
         }
         converted.resize_with(inputs.len(), Converted::default);
         let names = model.inputs.iter().map(|desc| desc.name.as_str());

@@ -5,7 +5,7 @@
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{
-    Conversion, ViewPlacement, Sampling, THREADS, are_together, has_pairs, samples_of, step, three_planes,
+    Conversion, Sampling, THREADS, ViewPlacement, are_together, has_pairs, samples_of, step, three_planes,
 };
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::REGIONS;
