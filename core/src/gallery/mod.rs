@@ -337,7 +337,7 @@ mod tests {
             entry("eve", &long(0.5)),
         ]);
         assert_eq!(gallery.shared_vector(), Some(("ada", "bob", 2)));
-        assert_eq!(gallery.shared_vector_of(|name| name == "eve"), Some(("ada", "eve", 2)));
+        assert_eq!(gallery.shared_vector_of(|name| name == "eve"), Some(("eve", "ada", 2)));
         assert_eq!(gallery.shared_vector_of(|_| false), Some(("ada", "bob", 2)));
     }
 

@@ -137,8 +137,7 @@ mod tests {
 
     #[test]
     fn a_file_is_known_until_it_changes_and_refusals_tell_who_is_to_blame() {
-        let folder = std::env::temp_dir().join(format!("gst-trt-galleries-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = crate::scratch::scratch("galleries");
         let path = folder.join("g.jsonl");
         let entry = |name: &str| GalleryEntry::new(name, &[1.0, 0.0]).unwrap();
         assert!(matches!(change(&path, |_| true, &[entry("Ada")]), Err(Refused::Invalid(_))), "it is not made again");
@@ -152,6 +151,5 @@ mod tests {
         // A folder in the place of the new file.
         fs::create_dir(folder.join("g.jsonl.new")).unwrap();
         assert!(matches!(change(&path, |_| true, &[entry("Eve")]), Err(Refused::Failed(_))));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }
