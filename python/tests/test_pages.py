@@ -132,7 +132,7 @@ def test_the_page_on_installing_names_what_is_there():
     [wheel] = (Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wheels").glob("gsttrt-*.whl")
     assert f"gsttrt-{gsttrt.__version__}-py3-none-manylinux_" in page and f"gst-plugin-trt_{gsttrt.__version__}_amd64.deb" in page
     assert "x86_64" not in wheel.name or wheel.name in page
-    for script in re.findall(r"^((?:packaging|python)/[a-z.]+)", "\n".join(blocks("docs/install.md", "sh")), re.M):
+    for script in re.findall(r"^((?:packaging|python)/[a-z0-9.]+)", "\n".join(blocks("docs/install.md", "sh")), re.M):
         assert os.access(ROOT / script, os.X_OK), script
 
 
