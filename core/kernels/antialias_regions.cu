@@ -53,7 +53,7 @@ __device__ inline Run taps(float *weights, uint32_t begin, uint32_t position, ui
             near = far;
             far = 0.0;
         }
-        const double weight = triangle(pixel) / sum, share = own.weight;
+        const double weight = triangle(pixel) / sum, share = own.weight();
         near += weight * (1.0 - share);
         far += weight * share;
         count = max(count, open + (share > 0.0 ? 2 : 1));
@@ -66,7 +66,7 @@ __device__ inline Run taps(float *weights, uint32_t begin, uint32_t position, ui
 // Those of an axis in plane 0 and in the others.
 __device__ inline Taps axis_taps(float *weights, uint32_t begin, uint32_t room, uint32_t position, uint32_t start, uint32_t pixels,
                                  uint32_t scaled, Siting siting, uint32_t first_step, uint32_t others_step) {
-    const auto full = [&](uint32_t pixel) { return AxisSample{start + pixel, 0.0f}; };
+    const auto full = [&](uint32_t pixel) { return AxisSample{start + pixel, 0, 1}; };
     const auto others = [&](uint32_t pixel) { return sample_axis(pixel, start, pixels, pixels, siting, full(pixel)); };
     return {taps(weights, begin, position, pixels, scaled, first_step, full),
             taps(weights, begin + room, position, pixels, scaled, others_step, others),

@@ -8,9 +8,12 @@
 // How chroma belongs to pixels along an axis; the numbers of `Between` are its `c`.
 enum class Siting : uint32_t { InCommon, OnFirst, Between };
 
+// `rest` of `parts` of the way from sample `near` to the next one.
 struct AxisSample {
-    uint32_t near;
-    float weight;
+    uint32_t near, rest, parts;
+
+    // A division, which takes a while: not for those whose weights are 0 anyway.
+    __device__ inline float weight() const { return float(rest) / float(parts); }
 };
 
 // `i` of `scaled` positions over `length` pixels from `start` on, of which `pixels` have a sample; `lead` is 1 where that lies
@@ -22,14 +25,14 @@ __device__ inline AxisSample sample_axis(uint32_t i, uint32_t start, uint32_t le
     const uint32_t from_first = middle > before ? middle - before : 0;
     const uint32_t num = max(from_first, first * den);
     const uint32_t near = num / den;
-    if (near >= last) return {last, 0.0f};
-    return {near, float(num - near * den) / float(den)};
+    if (near >= last) return {last, 0, 1};
+    return {near, num - near * den, den};
 }
 
 __device__ inline AxisSample sample_axis(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled,
                                          Siting siting, const AxisSample &full) {
     switch (siting) {
-        case Siting::InCommon: return {full.near / 2, full.near % 2 == 0 ? 0.0f : full.weight};
+        case Siting::InCommon: return {full.near / 2, full.near % 2 == 0 ? 0 : full.rest, full.parts};
         case Siting::OnFirst: return sample_axis(i, start, length, scaled, 2, 1);
         case Siting::Between: return sample_axis(i, start, length, scaled, 2, 2);
     }

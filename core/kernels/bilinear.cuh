@@ -7,6 +7,8 @@
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
+// Of a block of padding.
+inline constexpr uint32_t PADDED_ROWS = 32;
 
 // Where a column or a row is sampled: between the sample at `first` and the next one, which has the weight `first_weight`.
 // `others` are the same for chroma. Columns are in bytes.
@@ -142,82 +144,86 @@ __device__ inline void store_as(const Conversion &p, const Frame &frame, uint32_
     }
 }
 
+// Where the pixels of a thread are sampled along their row, and which of them lie in the scaled picture.
 template <uint32_t COLUMNS>
-__device__ inline void store(const Conversion &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
-    switch (p.type) {
-        case Type::F32: return store_as<float>(p, frame, x, y, pixels);
-        case Type::F16: return store_as<uint16_t>(p, frame, x, y, pixels);
-        case Type::U8: return store_as<uint8_t>(p, frame, x, y, pixels);
-    }
-}
+struct Columns {
+    Position each[COLUMNS];
+    bool any, all;
+};
 
-// FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
-// `Place` is where the scaled picture lies in the tensor, and where the thread's columns and the rows are sampled. From column x of the
-// tensor on, and in a row of the scaled picture.
-template <uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, typename Place>
-__device__ inline void preprocess_pixels(const Conversion &p, const Frame &frame, const Place &place, uint32_t x, uint32_t row_number) {
-    if (x >= p.tensor_width || row_number >= place.height) return;
-
-    // Outside the scaled frame the differences wrap around to large numbers.
-    bool inside[COLUMNS], any = false;
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) {
-        inside[k] = x + k - place.left < place.width;
-        any |= inside[k];
-    }
-
+// Writes the pixels of a thread from column x of the tensor on, in a row of the scaled picture.
+// FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma, of which those of ALONE fall on samples.
+template <typename Element, uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, uint32_t ALONE>
+__device__ inline void preprocess_row(const Conversion &p, const Frame &frame, const ViewPlacement &at, const Columns<COLUMNS> &columns,
+                                      const Position &row, uint32_t x, uint32_t row_number) {
+    constexpr bool FIRST_IS_ALONE = (ALONE & FIRST_ALONE) != 0, OTHERS_ARE_ALONE = (ALONE & OTHERS_ALONE) != 0;
     // All loads are issued first, so that they are in flight together.
-    Position row, columns[COLUMNS];
     Around<Samples<Sample, FIRST>> first[COLUMNS];
     Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
-    if (any) {
-        row = place.row(row_number);
+    if (columns.any) {
         uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = place.column(k);
-            first_columns[k] = columns[k].first;
-            others_columns[k] = columns[k].others;
+            first_columns[k] = columns.each[k].first;
+            others_columns[k] = columns.each[k].others;
         }
-        if (p.first_alone) {
+        if constexpr (FIRST_IS_ALONE) {
             load_alone(first, frame.planes[0], frame.strides[0], row.first, first_columns);
         } else {
             load(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
         }
 #pragma unroll
-        for (uint32_t i = 0; i != PLANES; i++)
-            load(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
-                 p.others_step);
+        for (uint32_t i = 0; i != PLANES; i++) {
+            const uint8_t *plane = frame.planes[1 + i];
+            const uint32_t stride = frame.strides[1 + i];
+            if constexpr (OTHERS_ARE_ALONE) {
+                load_alone(others[i], plane, stride, row.others, others_columns);
+            } else {
+                load(others[i], plane, stride, row.others, row.others_weight, others_columns, p.others_step);
+            }
+        }
     }
 
     Pixel pixels[COLUMNS];
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
-    for (uint32_t beyond = row_number + place.height; beyond < p.tensor_height; beyond += place.height) {
-        const uint32_t y = place.top + beyond;
-        store(p, frame, x, y < p.tensor_height ? y : y - p.tensor_height, pixels);
-    }
-
-    if (any) {
+    if (columns.any) {
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
             const auto main = [&](uint32_t n) {
-                if (p.first_alone) return first[k].near[0][n];
-                return resample(first[k], n, columns[k].first_weight, row.first_weight);
+                if constexpr (FIRST_IS_ALONE) return first[k].near[0][n];
+                return resample(first[k], n, columns.each[k].first_weight, row.first_weight);
             };
             const auto chroma = [&](uint32_t i) {
-                return resample(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
+                const auto &around = others[i / OTHERS][k];
+                if constexpr (OTHERS_ARE_ALONE) return around.near[0][i % OTHERS];
+                return resample(around, i % OTHERS, columns.each[k].others_weight, row.others_weight);
             };
-            Pixel pixel;
             if constexpr (PLANES > 0) {
-                pixel = from_yuv(p, main(0), chroma(0), chroma(1));
+                pixels[k] = from_yuv(p, main(0), chroma(0), chroma(1));
             } else if constexpr (FIRST == 3) {
-                pixel = from_rgb(p, main(0), main(1), main(2));
+                pixels[k] = from_rgb(p, main(0), main(1), main(2));
             } else {
-                pixel = from_luma(p, main(0));
+                pixels[k] = from_luma(p, main(0));
             }
-            if (inside[k]) pixels[k] = pixel;
         }
+        if (!columns.all) {
+#pragma unroll
+            for (uint32_t k = 0; k < COLUMNS; k++)
+                if (x + k - at.left >= at.width) pixels[k] = {p.pad, p.pad, p.pad};
+        }
+    } else {
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
     }
-    store(p, frame, x, place.top + row_number, pixels);
+    store_as<Element>(p, frame, x, at.top + row_number, pixels);
+}
+
+// Rows of padding, above and below the scaled picture: every `step`th from `row` on, to before `end`, counted without the picture's.
+template <typename Element, uint32_t COLUMNS>
+__device__ inline void pad_rows(const Conversion &p, const Frame &frame, const ViewPlacement &at, uint32_t x, uint32_t row, uint32_t end,
+                                uint32_t step) {
+    Pixel pixels[COLUMNS];
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
+#pragma unroll 1
+    for (; row < end; row += step) store_as<Element>(p, frame, x, row < at.top ? row : row + at.height, pixels);
 }

@@ -18,12 +18,15 @@ struct Frame {
 
 enum class Type : uint32_t { F32, F16, U8 };
 
+// Planes of which every position falls on a sample, so that all weights are 0: plane 0, and those of chroma.
+inline constexpr uint32_t FIRST_ALONE = 1, OTHERS_ALONE = 2, ALL_ALONE = FIRST_ALONE | OTHERS_ALONE;
+
 // How the samples of a frame become elements of a tensor.
 struct Conversion {
     uint32_t tensor_width, tensor_height;
     // Bytes to the next sample of a row; 0 if there is none.
     uint32_t first_step, others_step;
-    uint32_t first_alone; // all positions in plane 0 fall on a sample: all weights are 0
+    uint32_t alone; // of FIRST_ALONE and OTHERS_ALONE
     uint32_t to_gray;  // RGB becomes gray
     uint32_t reversed; // either the samples or the channels are B, G, R, not both
     uint32_t channels; // 1 or 3

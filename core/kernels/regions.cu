@@ -2,7 +2,7 @@
 // regions: rectangles of one frame -> tensors, all in one launch: slices, or crops of objects.
 //   in    planes of a frame, as for preprocess
 //   out   a tensor for each rectangle, as of preprocess
-//   grid  as of preprocess for the highest of the scaled rectangles, but a thread writes ROWS rows; blockIdx.z is the rectangle
+//   grid  as of preprocess for the rectangle with the most blocks, but a thread writes ROWS rows; blockIdx.z is the rectangle
 //   math  equal to the reference implementation for each rectangle, bit by bit
 //   launched by src/image/preprocess/region_kernel.rs, which mirrors Parameters
 #include "positions.cuh"
@@ -31,7 +31,7 @@ __device__ inline void preprocess_region(const Parameters &p) {
                          region.tensor,
                          {p.strides[0], p.strides[1], p.strides[2]},
                          region.together};
-    preprocess_block<COLUMNS, ROWS, Sample, FIRST, OTHERS, PLANES>(p, frame, region.placement);
+    preprocess_block<COLUMNS, ROWS, Sample, FIRST, OTHERS, PLANES, 0>(p, frame, region.placement);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_nv12(const __grid_constant__ Parameters p) {

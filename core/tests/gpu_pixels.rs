@@ -288,6 +288,47 @@ fn a_batch_is_its_frames() {
     }
 }
 
+/// Kernels have ways of their own where positions fall on samples: at a third of the size all, at a half those of chroma, and as it is
+/// the last ones, which begin a pair elsewhere.
+#[test]
+fn a_batch_of_each_format_and_scale_is_its_frames() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    let scales =
+        [((90, 66), (30, 31)), ((60, 40), (30, 25)), ((30, 20), (30, 20)), ((31, 21), (31, 40)), ((44, 28), (30, 20))];
+    for (format, (size, (width, height))) in
+        PixelFormat::ALL.into_iter().flat_map(|format| scales.map(|scale| (format, scale)))
+    {
+        let word = if format == PixelFormat::P010 { 2 } else { 1 };
+        for (dtype, order) in DTYPES.into_iter().flat_map(|dtype| TensorLayout::OF_PICTURES.map(|order| (dtype, order)))
+        {
+            // Chroma in pairs that can be read as one, and not.
+            for (chroma, align) in
+                Chroma::ALL.into_iter().flat_map(|chroma| [word, 2 * word].map(|align| (chroma, align)))
+            {
+                let transform = InputTransform { chroma, ..InputTransform::default() };
+                let spec = spec(dtype, order, width, height, transform);
+                let (bytes, color) = (spec.desc.bytes().unwrap(), gpu.random.colorimetry());
+                let mut reference = preprocess::HostPreprocessor::new(format, size.0, size.1, color, &spec).unwrap();
+                let kernel = PreprocessKernel::new(&gpu.context, format, size, color, &spec).unwrap();
+                let mut wanted = vec![POISON; bytes * 3];
+                let tensors = gpu.upload(&wanted);
+                let (mut blocks, mut frames) = (Vec::new(), Vec::new());
+                for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
+                    let picture = Picture::noise(&mut gpu.random, (format, size.0, size.1), word * i, align);
+                    reference.run(&picture.frame(), tensor).unwrap();
+                    let block = gpu.upload(&picture.bytes);
+                    frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));
+                    blocks.push(block);
+                }
+                // SAFETY: all have the size, and live until the work is done.
+                unsafe { kernel.launch_batch(&gpu.stream, &frames) }.unwrap();
+                gpu.stream.synchronize().unwrap();
+                gpu.check(&tensors.read().unwrap(), &wanted, || format!("{} {size:?} {spec}", format.name()));
+            }
+        }
+    }
+}
+
 #[test]
 fn other_planes_are_refused() {
     let Some(gpu) = gpu_or_skip() else { return };

@@ -68,7 +68,7 @@ impl AlignKernel {
         Ok(AlignKernel {
             function: context.module(ALIGN)?.function(&format!("align_{samples}"))?,
             parameters: AlignParams {
-                conversion: Conversion::new(&base, spec, steps, false),
+                conversion: Conversion::new(&base, spec, steps, 0),
                 size: [size.0 as u32, size.1 as u32],
                 others: [(others.row_bytes / others.pixel) as u32, others.rows as u32],
                 sitings: others.sitings.map(siting_code),

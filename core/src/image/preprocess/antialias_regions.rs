@@ -86,7 +86,7 @@ impl AntialiasedRegionKernel {
             tables_function: module.function("antialias_tables")?,
             function: module.function(&format!("antialias_regions_{samples}"))?,
             parameters: AntialiasedRegionParams {
-                conversion: Conversion::new(&reference, spec, steps, false),
+                conversion: Conversion::new(&reference, spec, steps, 0),
                 sitings: sitings.map(siting_code),
                 strides: [0; 3],
                 planes: [0; 3],

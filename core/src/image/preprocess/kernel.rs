@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The
+//! Frames to tensors: `kernels/preprocess.cuh`, and `kernels/antialias.cu` for what is resized with antialiasing. The
 //! reference implementation is [`host`](crate::image::preprocess::host). The former computes the same positions, the latter takes
 //! tables of it.
 
-use crate::cuda::kernels::{ANTIALIAS, PREPROCESS};
+use crate::cuda::kernels::{
+    ANTIALIAS, PREPROCESS_LUMA8, PREPROCESS_LUMA16, PREPROCESS_NV12, PREPROCESS_P010, PREPROCESS_PLANES8,
+    PREPROCESS_PLANES16, PREPROCESS_RGB,
+};
 use bytemuck::{Pod, Zeroable, cast_slice};
 
 use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
@@ -24,18 +27,18 @@ use crate::tensor::DType;
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 32;
 
-/// Threads of a block, and the columns and rows of the scaled frame that each makes, as in the kernel: of one frame, and of
-/// several; with antialiasing it makes one pixel.
+/// Threads of a block, as in the kernel.
 pub(super) const THREADS: (u32, u32) = (32, 4);
-const ONE: (u32, u32) = (2, 1);
-const BATCH: (u32, u32) = (4, 2);
+/// Rows of a block of padding.
+const PADDED_ROWS: u32 = 32;
+
+/// Planes of which every position falls on a sample: plane 0, and those of chroma.
+const FIRST_ALONE: u32 = 1;
+const OTHERS_ALONE: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds tables on the GPU, if there are some.
 pub struct PreprocessKernel {
     functions: Functions,
-    /// Columns and rows of a thread where there is one frame, and where there are several.
-    one: (u32, u32),
-    batch: (u32, u32),
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Functions>,
     parameters: PreprocessParams,
@@ -52,8 +55,17 @@ pub struct PreprocessKernel {
 
 /// A kernel for one frame, and for up to [`MAX_BATCH`].
 struct Functions {
-    one: Function,
-    batch: Function,
+    one: Kernel,
+    batch: Kernel,
+}
+
+/// A kernel, and the columns and rows of the scaled frame that a thread of it makes.
+struct Kernel {
+    function: Function,
+    columns: u32,
+    rows: u32,
+    /// Blocks of their own write the padding.
+    pads: bool,
 }
 
 /// `Frame` of the kernel.
@@ -83,7 +95,7 @@ struct Tables {
     rows: usize,
     first_step: u32,
     others_step: u32,
-    first_alone: bool,
+    alone: u32,
     bytes_read: (usize, usize),
 }
 
@@ -124,7 +136,7 @@ pub(super) struct Conversion {
     tensor_height: u32,
     first_step: u32,
     others_step: u32,
-    first_alone: u32,
+    alone: u32,
     to_gray: u32,
     reversed: u32,
     channels: u32,
@@ -177,12 +189,13 @@ pub(super) fn siting_code(siting: Siting) -> u32 {
 }
 
 impl Conversion {
-    /// As the reference implementation does it, with the bytes from a sample to the next in plane 0 and in the others.
+    /// As the reference implementation does it, with the bytes from a sample to the next in plane 0 and in the others, and the planes that
+    /// are alone.
     pub(super) fn new(
         reference: &Reference,
         spec: &InputSpec,
         [first_step, others_step]: [u32; 2],
-        first_alone: bool,
+        alone: u32,
     ) -> Self {
         let (letterbox, colors) = (&reference.letterbox, spec.transform.colors);
         let matrix = match reference.convert {
@@ -197,7 +210,7 @@ impl Conversion {
             tensor_height: letterbox.tensor_height,
             first_step,
             others_step,
-            first_alone: first_alone.into(),
+            alone,
             to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
             channels: reference.channels.len() as u32,
@@ -267,7 +280,7 @@ impl PreprocessKernel {
 
         let steps = [tables.first_step, tables.others_step];
         let parameters = PreprocessParams {
-            conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
+            conversion: Conversion::new(&reference, spec, steps, tables.alone),
             sampling,
             placement: ViewPlacement::new(&letterbox.source, &letterbox),
             columns: address,
@@ -275,30 +288,24 @@ impl PreprocessKernel {
             frames: [FrameView::default(); MAX_BATCH],
         };
 
-        let (functions, one_by_one, one, batch) = match &reference.samplers {
+        let (functions, one_by_one) = match &reference.samplers {
             Samplers::Bilinear(samplers) => {
-                let module = context.module(PREPROCESS)?;
-                let functions = |samples: &str| -> Result<Functions> {
-                    Ok(Functions {
-                        one: module.function(&format!("preprocess_{samples}"))?,
-                        batch: module.function(&format!("preprocess_batch_{samples}"))?,
-                    })
-                };
+                let all = if samplers.len() > 1 { FIRST_ALONE | OTHERS_ALONE } else { FIRST_ALONE };
+                let functions = |samples| Functions::bilinear(context, samples, tables.alone == all);
                 let (samples, one_by_one) = samples_of(format, samplers);
-                (functions(samples)?, one_by_one.map(functions).transpose()?, ONE, BATCH)
+                (functions(samples)?, one_by_one.map(functions).transpose()?)
             }
             Samplers::Antialiased(samplers) => {
                 let samples = samples_one_by_one(format, samplers.len(), samplers[0].channels());
+                let function = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
                 // It takes so long that the size of its parameters does not count.
-                let any = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
-                (Functions { one: any.clone(), batch: any }, None, (1, 1), (1, 1))
+                let any = || Kernel { function: function.clone(), columns: 1, rows: 1, pads: false };
+                (Functions { one: any(), batch: any() }, None)
             }
         };
         Ok(PreprocessKernel {
             bytes_read: tables.bytes_read,
             functions,
-            one,
-            batch,
             one_by_one,
             parameters,
             format,
@@ -346,16 +353,18 @@ impl PreprocessKernel {
             let one_by_one =
                 self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
             let functions = one_by_one.unwrap_or(&self.functions);
-            let (function, (columns, rows)) =
-                if frames.len() == 1 { (&functions.one, self.one) } else { (&functions.batch, self.batch) };
+            let Kernel { function, columns, rows, pads } =
+                if frames.len() == 1 { &functions.one } else { &functions.batch };
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
-                *view = self.view(planes, *tensor, columns)?;
+                *view = self.view(planes, *tensor, *columns)?;
             }
-            let grid = (
-                parameters.conversion.tensor_width.div_ceil(THREADS.0 * columns),
-                self.letterbox.height.div_ceil(THREADS.1 * rows),
-                frames.len() as u32,
-            );
+            let (width, height) = parameters.conversion.tensor_size();
+            let down = if *pads {
+                blocks(self.letterbox.height, height, *rows)
+            } else {
+                self.letterbox.height.div_ceil(THREADS.1 * rows)
+            };
+            let grid = (width.div_ceil(THREADS.0 * columns), down, frames.len() as u32);
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
             // SAFETY: the kernel takes these parameters, or their beginning. The tables live as long as `self`, and `view`
             // checked the planes, which stay with the tensors until the work is done.
@@ -375,6 +384,33 @@ impl PreprocessKernel {
             together: are_together(&self.letterbox, tensor, self.element, columns).into(),
         })
     }
+}
+
+impl Functions {
+    /// For such samples, as [`samples_of`] names them, in frames of which `all_alone` tells whether each position falls on a sample.
+    fn bilinear(context: &Context, samples: &str, all_alone: bool) -> Result<Self> {
+        let module = context.module(match samples {
+            "nv12" => PREPROCESS_NV12,
+            "p010" => PREPROCESS_P010,
+            "planes8" => PREPROCESS_PLANES8,
+            "planes16" => PREPROCESS_PLANES16,
+            "rgb" => PREPROCESS_RGB,
+            "luma16" => PREPROCESS_LUMA16,
+            _ => PREPROCESS_LUMA8,
+        })?;
+        let kernel = |kind: &str, columns, rows| -> Result<Kernel> {
+            let function = module.function(&format!("preprocess_{kind}{samples}"))?;
+            Ok(Kernel { function, columns, rows, pads: true })
+        };
+        let batch = if all_alone { kernel("alone_", 4, 4)? } else { kernel("batch_", 4, 2)? };
+        Ok(Functions { one: kernel("", 2, 1)?, batch })
+    }
+}
+
+/// Blocks down a tensor of that height with a scaled picture of `scaled` rows, of which a thread makes so many: those of the picture, and
+/// those of the padding behind them.
+pub(super) fn blocks(scaled: u32, height: u32, rows: u32) -> u32 {
+    scaled.div_ceil(THREADS.1 * rows) + (height - scaled).div_ceil(PADDED_ROWS)
 }
 
 /// The samples that a kernel reads, by the name of its entry; and those of the one for chroma in pairs that are not
@@ -439,7 +475,10 @@ fn bilinear(samplers: &[Sampler]) -> Tables {
         rows: 0,
         first_step: step(first),
         others_step: step(others),
-        first_alone: falls_on_samples(&first.columns) && falls_on_samples(&first.rows),
+        alone: [(first, FIRST_ALONE), (others, OTHERS_ALONE)][..samplers.len().min(2)]
+            .iter()
+            .filter(|(sampler, _)| falls_on_samples(&sampler.columns) && falls_on_samples(&sampler.rows))
+            .fold(0, |alone, (_, plane)| alone | plane),
         bytes_read: samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
     }
 }
@@ -472,7 +511,7 @@ fn antialiased(samplers: &[AntialiasSampler]) -> Tables {
         bytes: [cast_slice(&columns[..]), cast_slice(&rows[..]), cast_slice(&weights[..])].concat(),
         first_step: first.pixel as u32,
         others_step: others.pixel as u32,
-        first_alone: false,
+        alone: 0,
         bytes_read: (bytes_read, bytes_read),
     }
 }
@@ -482,8 +521,9 @@ pub(super) fn step(sampler: &Sampler) -> u32 {
     if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
 }
 
+/// Whether there is nothing to interpolate. A weight of 1 is that of a last sample, whose pair begins one before.
 fn falls_on_samples(axis: &SampleAxis) -> bool {
-    axis.weight.iter().all(|&weight| weight == 0.0)
+    axis.weight.iter().all(|&weight| weight == 0.0 || weight == 1.0)
 }
 
 #[cfg(test)]
@@ -507,6 +547,29 @@ mod tests {
         };
         let products = (0..columns[1]).map(|x| down(x) * weight(columns[2] + x));
         products.reduce(|sum, product| sum + product).unwrap()
+    }
+
+    /// Which planes need no neighbours, by the size of frames that become 640x640.
+    #[test]
+    fn planes_are_alone_where_all_positions_fall_on_samples() {
+        let alone = |format, size, chroma: &str| {
+            let spec = format!("cuda f16 1x3x640x640 nchw rgb letterbox:114 scale:1 {chroma} images");
+            let spec: InputSpec = spec.replace("  ", " ").parse().unwrap();
+            let color = Colorimetry { chroma_left: true, ..Colorimetry::default() };
+            let reference =
+                Reference::of_region(format, size, (size.0 as u32, size.1 as u32).into(), color, &spec).unwrap();
+            let Samplers::Bilinear(samplers) = &reference.samplers else { panic!("it is antialiased") };
+            bilinear(samplers).alone
+        };
+        let both = FIRST_ALONE | OTHERS_ALONE;
+        assert_eq!(alone(PixelFormat::Nv12, (1920, 1080), ""), both);
+        assert_eq!(alone(PixelFormat::I420, (1920, 1080), ""), both);
+        assert_eq!(alone(PixelFormat::Nv12, (1920, 1080), "chroma:sited"), FIRST_ALONE);
+        assert_eq!(alone(PixelFormat::Nv12, (1280, 720), ""), OTHERS_ALONE);
+        assert_eq!(alone(PixelFormat::Nv12, (640, 360), ""), both, "the last sample of a row, too");
+        assert_eq!(alone(PixelFormat::Nv12, (854, 480), ""), 0);
+        assert_eq!(alone(PixelFormat::Rgb, (1920, 1080), ""), FIRST_ALONE, "there is no chroma");
+        assert_eq!(alone(PixelFormat::Rgb, (1280, 720), ""), 0);
     }
 
     /// The tables lead a kernel to the samples and weights of the reference implementation.

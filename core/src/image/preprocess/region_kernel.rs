@@ -5,7 +5,7 @@
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{
-    Conversion, Sampling, THREADS, ViewPlacement, are_together, has_pairs, samples_of, step, three_planes,
+    Conversion, Sampling, THREADS, ViewPlacement, are_together, blocks, has_pairs, samples_of, step, three_planes,
 };
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::REGIONS;
@@ -74,7 +74,7 @@ impl RegionKernel {
         let Samplers::Bilinear(samplers) = &reference.samplers else { return Ok(None) };
         let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
         let parameters = RegionParams {
-            conversion: Conversion::new(&reference, spec, [step(first), step(others)], false),
+            conversion: Conversion::new(&reference, spec, [step(first), step(others)], 0),
             sampling: Sampling::new(samplers, format, size, color, spec),
             strides: [0; 3],
             planes: [0; 3],
@@ -116,11 +116,10 @@ impl RegionKernel {
         let mut parameters = self.parameters;
         parameters.planes = all.map(|plane| plane.address);
         parameters.strides = all.map(|plane| plane.stride as u32);
-        let (mut count, mut height) = (0, 0);
-        let launch = |parameters: &RegionParams, count: usize, height: u32| {
-            let (_, _, width) = self.spec.chw();
-            let across = (width as u32).div_ceil(THREADS.0 * COLUMNS);
-            let grid = (across, height.div_ceil(THREADS.1 * ROWS), count as u32);
+        let (mut count, mut down) = (0, 0);
+        let (width, height) = parameters.conversion.tensor_size();
+        let launch = |parameters: &RegionParams, count: usize, down: u32| {
+            let grid = (width.div_ceil(THREADS.0 * COLUMNS), down, count as u32);
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
             // SAFETY: the kernel takes these parameters. The planes were checked, and stay with the tensors until the
             // work is done.
@@ -135,12 +134,12 @@ impl RegionKernel {
                 together: are_together(&letterbox, tensor, self.spec.desc.dtype.size(), COLUMNS).into(),
                 unused: 0,
             };
-            (count, height) = (count + 1, height.max(letterbox.height));
+            (count, down) = (count + 1, down.max(blocks(letterbox.height, height, ROWS)));
             if count == MAX_REGIONS {
-                launch(&parameters, count, height)?;
-                (count, height) = (0, 0);
+                launch(&parameters, count, down)?;
+                (count, down) = (0, 0);
             }
         }
-        if count > 0 { launch(&parameters, count, height) } else { Ok(()) }
+        if count > 0 { launch(&parameters, count, down) } else { Ok(()) }
     }
 }
