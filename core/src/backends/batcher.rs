@@ -4,9 +4,10 @@
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
 //! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0 or
 //! automatic, it waits until the model is free: behind another run it would only wait, and here others join it; but half a batch is
-//! queued there, so that the GPU goes on at once. Where it is automatic, it then waits as long as that pays. Nothing has to be
-//! drained: outputs that are waited for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs
-//! of one frame; one that may not wait any longer ends its own wait alone, by its [`CancelToken`].
+//! queued there, so that the GPU goes on at once. Where it is automatic, it then waits as long as that pays, and half a batch waits for
+//! the other half where that comes in the pause between two runs. Nothing has to be drained: outputs that are waited for are computed,
+//! and dropped ones are not. Behind a `tee` several elements wait for the outputs of one frame; one that may not wait any longer ends
+//! its own wait alone, by its [`CancelToken`].
 //!
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
 //! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for

@@ -16,6 +16,11 @@
 //! never costs more than it can bring. And no frame waits longer than [`AUTO_LIMIT`] in all while the model is free, nor at all where the
 //! next one is likely to come only after that.
 //!
+//! While the model runs, half a batch is queued behind the run, so that the GPU goes on at once: where frames come at any time, that is worth
+//! paying `fixed` more often. But a run that fills the GPU may hold up the decoders, and once it has ended all of them give a frame: frames
+//! come in bursts. A half that is queued takes from the decoders the pause in which the other half would have come, and then the next batch is
+//! half a one, too. So where many streams come in bursts, half a batch waits for the other half.
+//!
 //! Where several runs are on the GPU at the same time, none of them can be timed alone, and nothing waits.
 //!
 //! On a CPU `fixed` is next to nothing, and so hardly anything waits there.
@@ -52,12 +57,18 @@ const AUTO_LIMIT: Duration = Duration::from_millis(5);
 /// The share of the model's time from which on it is crowded.
 const CROWDED: f64 = 0.85;
 
+/// From which on frames come in bursts: the variance of the times between them over the square of their mean. That is 0 where they come at a
+/// pace, and 1 where each comes at any time, as those of many cameras do.
+const BURSTS: f64 = 2.0;
+
 /// What is known of the frames that come to a model, and of its runs. All times are seconds.
 pub(super) struct BatchPace {
     /// When the last frame came.
     last: Option<Instant>,
     /// From one frame to the next, of all streams.
     gap: Option<f64>,
+    /// The same over a longer time, and its square: in the mean.
+    gaps: Option<(f64, f64)>,
     /// Since when a batch could be run, with how many frames then, and no frame has come that could join them.
     open: Option<(Instant, usize)>,
     /// From there to the next frame, by the number of frames that waited, from 1 on.
@@ -87,19 +98,28 @@ impl BatchPace {
     /// Of a model that takes so many frames at once.
     pub(super) fn new(size: usize) -> Self {
         let (next, costs) = (vec![None; size], RunCosts { of_frames: vec![None; size], line: None });
-        BatchPace { last: None, gap: None, open: None, next, is_missed: false, costs, limit: AUTO_LIMIT }
+        BatchPace { last: None, gap: None, gaps: None, open: None, next, is_missed: false, costs, limit: AUTO_LIMIT }
     }
 
     /// So many frames come at the same time. `joins`: they can be run together with those that wait or have waited last.
     pub(super) fn came(&mut self, now: Instant, frames: usize, joins: bool) {
         /// The part that a frame has in the mean: some 32 frames are looked back on.
         const PART: f64 = 1.0 / 32.0;
+        /// The same for bursts, of which there are several among so many frames.
+        const PART_OF_BURSTS: f64 = 1.0 / 256.0;
         if frames == 0 {
             return;
         }
         if let Some(last) = self.last.replace(now) {
-            let gap = now.saturating_duration_since(last).as_secs_f64() / frames as f64;
-            self.gap = Some(mean(self.gap, gap, 1.0 - (1.0 - PART).powi(frames.min(1 << 10) as i32)));
+            let (time, count) = (now.saturating_duration_since(last).as_secs_f64(), frames as f64);
+            let part = |of_one: f64| 1.0 - (1.0 - of_one).powi(frames.min(1 << 10) as i32);
+            self.gap = Some(mean(self.gap, time / count, part(PART)));
+            // A pause of all streams is none between bursts. Of frames that come together all but the first come after no time.
+            let time = time.min(AUTO_LIMIT.as_secs_f64());
+            let (gap, square) = (time / count, time * time / count);
+            let (gaps, squares) = self.gaps.unwrap_or((gap, 2.0 * gap * gap));
+            let part = part(PART_OF_BURSTS);
+            self.gaps = Some((mean(Some(gaps), gap, part), mean(Some(squares), square, part)));
         }
         if joins {
             self.close(Some(now));
@@ -150,6 +170,11 @@ impl BatchPace {
     /// No frame has come in that time.
     pub(super) fn missed(&mut self) {
         self.is_missed = true;
+    }
+
+    /// Whether frames come many at a time, with pauses between.
+    pub(super) fn comes_in_bursts(&self) -> bool {
+        self.gaps.is_some_and(|(gap, square)| square > (1.0 + BURSTS) * gap * gap)
     }
 
     /// Whether runs of so many frames were timed.
@@ -229,6 +254,14 @@ mod tests {
             for at in 0..frames {
                 let _ = self.wait(1 + at % 15);
                 self.now += micros(gap);
+                self.pace.came(self.now, 1, true);
+            }
+        }
+
+        /// One frame after each of these times.
+        fn come_after(&mut self, micros_before: impl IntoIterator<Item = u64>) {
+            for time in micros_before {
+                self.now += micros(time);
                 self.pace.came(self.now, 1, true);
             }
         }
@@ -394,6 +427,49 @@ mod tests {
         (2..=16).for_each(|frames| pace.ran(frames as usize, micros(240 + 140 * frames)));
         let CostLine { fixed, each } = pace.costs.line.unwrap();
         assert!((200e-6..300e-6).contains(&fixed) && (130e-6..145e-6).contains(&each), "{fixed} {each}");
+    }
+
+    /// Of 16 decoders that go on once a run has ended: 16 frames, and none for 2.5 ms.
+    fn burst(at: usize) -> u64 {
+        if at.is_multiple_of(16) { 2500 } else { 20 }
+    }
+
+    #[test]
+    fn decoders_that_a_run_holds_up_give_frames_in_bursts() {
+        let mut scene = Scene::of(240, 140);
+        assert!(!scene.pace.comes_in_bursts(), "nothing is known");
+        scene.come_after((0..160).map(burst));
+        assert!(scene.pace.comes_in_bursts());
+        scene.come(1000, 190);
+        assert!(!scene.pace.comes_in_bursts(), "they are held up no more");
+        scene.come_after((0..160).map(burst));
+        assert!(scene.pace.comes_in_bursts(), "they are again");
+    }
+
+    /// The times between their frames are as those of any events that know nothing of each other.
+    #[test]
+    fn many_cameras_give_frames_at_any_time() {
+        // Each of 1,024 parts of all times once, in no order.
+        let part = |at: u64| ((at * 397 % 1024) as f64 + 0.5) / 1024.0;
+        for mean in [520.0, 260.0, 190.0] {
+            let mut scene = Scene::of(240, 140);
+            for _ in 0..4 {
+                scene.come_after((0..1024).map(|at| (-mean * part(at).ln()) as u64));
+                assert!(!scene.pace.comes_in_bursts(), "{mean} {:?}", scene.pace.gaps);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_in_twos_and_one_long_pause_are_no_bursts() {
+        let mut scene = Scene::of(240, 140);
+        scene.come_after((0..1000).map(|at| if at % 2 == 0 { 380 } else { 0 }));
+        assert!(!scene.pace.comes_in_bursts());
+        let mut scene = Scene::of(240, 140);
+        scene.come_after((0..1000).map(|_| 190));
+        scene.come_after([60_000_000]);
+        scene.come_after((0..100).map(|_| 190));
+        assert!(!scene.pace.comes_in_bursts(), "{:?}", scene.pace.gaps);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Which frames wait for a model, which are run next, and which are being run. All of it is changed under the lock of
 //! the batcher.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -227,7 +227,17 @@ impl BatchQueueState {
     /// the pause between two. Where a thread waits for more frames the GPU is free, and that thread decides.
     fn can_go_on(&self, size: usize) -> bool {
         let is_next = |run: &Option<Fence>| run.as_ref().is_none_or(Fence::is_passed);
-        !self.is_gathering && 2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
+        !self.is_gathering
+            && 2 * self.waiting.len() >= size
+            && !self.comes_in_pauses()
+            && self.queued.front().is_some_and(is_next)
+    }
+
+    /// Whether more frames come as soon as there is a pause between two runs. Few streams with many frames here may have no room for more
+    /// until some of these are done: a pause brings none of them.
+    fn comes_in_pauses(&self) -> bool {
+        let streams = || self.waiting.iter().map(|waiting| waiting.stream).collect::<HashSet<u64>>().len();
+        self.pace.as_ref().is_some_and(BatchPace::comes_in_bursts) && 2 * streams() > self.waiting.len()
     }
 
     /// Frames whose batch is being run.

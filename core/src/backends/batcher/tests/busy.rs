@@ -76,6 +76,37 @@ fn frames_gather_while_the_gpu_is_busy() {
     }
 }
 
+/// Decoders that a run has held up give their frames once it has ended, and so the other half of a batch comes then. Few streams may have
+/// no room for more frames until some are done.
+#[test]
+fn half_a_batch_waits_for_the_other_half_where_many_streams_come_in_bursts() {
+    const NAME: &str = "half_a_batch_waits_for_the_other_half_where_many_streams_come_in_bursts";
+    let Some(fakes) = Fakes::of(module_path!(), NAME) else { return };
+    let context = fakes.context();
+    let sizes_of: [(u64, &[usize]); 2] = [(8, &[1, 8]), (2, &[1, 4, 8])];
+    for (streams, sizes) in sizes_of {
+        let (sender, run) = channel();
+        let memory = DevicePool::new(&context).take(64).unwrap();
+        let model = Queuing { batches: sender, stream: Stream::new(&context).unwrap(), memory, at_once: 1 };
+        let batcher = Arc::new(Batcher::new(Box::new(model), 8, BatchTimeout::Auto).unwrap());
+        let mut queue = batcher.queue.state.lock().unwrap();
+        let (pace, mut now) = (queue.pace.as_mut().unwrap(), Instant::now());
+        for at in 0..160 {
+            now += Duration::from_micros(if at % 16 == 0 { 2500 } else { 20 });
+            pace.came(now, 1, true);
+        }
+        assert!(pace.comes_in_bursts());
+        drop(queue);
+        fakes.stick(true);
+        let first = submit(&batcher, 0, 1.0);
+        assert_eq!(outcome(&first), Ok(1.0));
+        let kept: Vec<PendingOutput> = (0..12).map(|at| submit(&batcher, at % streams, at as f32)).collect();
+        assert_eq!(run.try_iter().map(|batch| batch.len()).collect::<Vec<_>>(), sizes, "{streams} streams");
+        fakes.stick(false);
+        assert!(kept.iter().all(|frame| outcome(frame).is_ok()));
+    }
+}
+
 /// How long it takes is known only where no other run was before it.
 #[test]
 fn a_run_on_the_gpu_is_timed_if_it_is_alone() {
