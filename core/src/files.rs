@@ -2,12 +2,16 @@
 //! Files that the user named, or that a file of the user's names.
 //!
 //! Such a name may be that of a pipe, which would be waited for, or of a device, which may never end. So all of them
-//! are opened here.
+//! are opened here. `unlocked`: how the end of another one's lock is waited for.
+
+mod unlocked;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+
+pub(crate) use unlocked::wait_until_unlocked;
 
 /// Opens a file for reading and never blocks.
 ///

@@ -8,13 +8,9 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::files::open_regular_with;
-
-/// How often a lock that another one has is tried again.
-const AGAIN: Duration = Duration::from_millis(20);
+use crate::files::{open_regular_with, wait_until_unlocked};
 
 /// An empty file that only this user may read. It is removed when it is dropped, unless it was put in its place.
 pub struct NewGalleryFile {
@@ -40,18 +36,21 @@ impl NewGalleryFile {
                 }
                 Err(error) => return Err(error),
             };
-            let is_locked = match file.try_lock() {
-                Ok(()) => true,
-                Err(TryLockError::WouldBlock) => false,
+            let left = end.saturating_duration_since(Instant::now());
+            let goes_on = match file.try_lock() {
+                Ok(()) if is_at(&file, path) && is_new => {
+                    return Ok(Some(NewGalleryFile { file, path: path.into(), is_in_place: false }));
+                }
+                // Nobody writes it any more. It may belong to somebody else, and is not used.
+                Ok(()) if is_at(&file, path) => fs::remove_file(path).map(|()| true)?,
+                // Its change has just ended.
+                Ok(()) => !left.is_zero(),
+                // Whoever ends that change moves or removes the file, and so all begins again.
+                Err(TryLockError::WouldBlock) => !left.is_zero() && wait_until_unlocked(file, left)?,
                 Err(TryLockError::Error(error)) => return Err(error),
             };
-            match (is_locked && is_at(&file, path), is_new) {
-                (true, true) => return Ok(Some(NewGalleryFile { file, path: path.into(), is_in_place: false })),
-                // Nobody writes it any more. It may belong to somebody else, and is not used.
-                (true, false) => fs::remove_file(path)?,
-                (false, _) if Instant::now() >= end => return Ok(None),
-                (false, _) if !is_locked => thread::sleep(AGAIN),
-                (false, _) => {}
+            if !goes_on {
+                return Ok(None);
             }
         }
     }
@@ -96,13 +95,15 @@ mod tests {
         let first = take(&path).unwrap();
         assert_eq!((first.file.metadata().unwrap().len(), first.file.metadata().unwrap().mode() & 0o777), (0, 0o600));
         assert!(take(&path).is_none());
+        // What waits beyond the limit holds up no later change.
+        assert!(NewGalleryFile::take(&path, Duration::from_millis(1)).unwrap().is_none());
         drop(first);
         assert!(!fs::exists(&path).unwrap());
         take(&path).unwrap().put(&place).unwrap();
         assert!(fs::exists(&place).unwrap() && !fs::exists(&path).unwrap());
         // One that waits has it when the other one ends.
         let first = take(&path).unwrap();
-        thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let second = scope.spawn(|| NewGalleryFile::take(&path, crate::test::LIMIT).unwrap().is_some());
             drop(first);
             assert!(second.join().unwrap());
