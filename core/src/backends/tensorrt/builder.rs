@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use sha2::{Digest, Sha256};
 
@@ -24,6 +23,7 @@ use super::exact::keep_exact;
 use super::interfaces::{self, BuildProgress, Calibrator, ErrorListener, Level, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
+use super::turn::turn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 pub use crate::onnx::cast::Half;
@@ -354,26 +354,6 @@ pub fn build(
         engine: engine.bytes().to_vec(),
         timing: timing.and_then(|timing| Some(timing.serialize()?.bytes().to_vec())),
     })
-}
-
-/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs
-/// that they are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
-fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'static, ()>> {
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let mut waiting = Some(waiting);
-    while !cancelled.load(Ordering::Relaxed) {
-        match BUILDING.try_lock() {
-            Ok(turn) => return Some(turn),
-            Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                if let Some(waiting) = waiting.take() {
-                    waiting();
-                }
-                std::thread::sleep(cache::POLL_INTERVAL);
-            }
-        }
-    }
-    None
 }
 
 fn stopped(onnx: &Onnx) -> Error {

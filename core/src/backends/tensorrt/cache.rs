@@ -40,8 +40,8 @@ const TITLE: &str = "gst-plugin-trt engine 1";
 /// Another number here has all engines verified again.
 const VERDICT_VERSION: u32 = 2;
 
-/// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a wait looks whether it is cancelled: whoever sets such a flag, as a handler of signals does, wakes nobody.
+pub(super) const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What an engine is built for: it is used again only where all of this is the same, except the model's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -434,18 +434,18 @@ pub fn default_folder() -> Option<PathBuf> {
 /// Takes the lock, or waits for it. `None` where the file system has no locks or nothing can be written: then two may build
 /// the same engine, and the last one's stays.
 fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<Option<Lock>> {
-    let Ok(file) = open_lock(path) else { return Ok(None) };
     let mut waiting = Some(waiting);
     while !cancelled.load(Ordering::Relaxed) {
+        let Ok(file) = open_lock(path) else { return Ok(None) };
         match file.try_lock() {
             Ok(()) => return Ok(Some(Lock(file))),
             Err(TryLockError::Error(_)) => return Ok(None),
-            Err(TryLockError::WouldBlock) => {
-                if let Some(waiting) = waiting.take() {
-                    waiting();
-                }
-                std::thread::sleep(POLL_INTERVAL);
-            }
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if let Some(waiting) = waiting.take() {
+            waiting();
+        } else if files::wait_until_unlocked(file, CANCEL_INTERVAL).is_err() {
+            return Ok(None);
         }
     }
     Err(Error::new(ErrorKind::Run, "Waiting for the engine that another process builds was cancelled"))

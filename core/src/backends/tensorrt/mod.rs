@@ -18,6 +18,7 @@ pub mod onnx;
 mod options;
 mod repair;
 mod shared;
+mod turn;
 pub mod version;
 
 use std::ptr;
