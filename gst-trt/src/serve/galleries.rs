@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gsttrt_core::error::{Error, ErrorKind};
@@ -15,8 +14,8 @@ use super::changes::Stamp;
 use super::config::ModelConfig;
 use super::control::{EnrolledVector, GalleryStatus, Refused};
 
-/// Locked while a file is read or changed: each takes memory for all vectors, and so it is one at a time.
-static WORK: Mutex<()> = Mutex::new(());
+/// Files are read and changed here: each takes memory for all vectors, and so it is one at a time.
+static WORK: GalleryWork = GalleryWork::new();
 
 /// What files had when they were read last.
 static KNOWN: Mutex<BTreeMap<PathBuf, KnownGallery>> = Mutex::new(BTreeMap::new());
@@ -36,11 +35,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the end of a change that is running, until then.
-pub fn wait_for_change(until: Instant) {
-    while matches!(WORK.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < until {
-        thread::sleep(Duration::from_millis(10));
+/// Work that is done one at a time, and whose end is waited for.
+struct GalleryWork {
+    state: Mutex<WorkState>,
+    has_ended: Condvar,
+}
+
+struct WorkState {
+    is_running: bool,
+    /// What runs, and what waits for that.
+    count: usize,
+}
+
+/// Belongs to what runs, until it is dropped.
+struct RunningWork<'a>(&'a GalleryWork);
+
+impl GalleryWork {
+    const fn new() -> Self {
+        let state = WorkState { is_running: false, count: 0 };
+        GalleryWork { state: Mutex::new(state), has_ended: Condvar::new() }
     }
+
+    /// Waits for what runs.
+    fn begin(&self) -> RunningWork<'_> {
+        let mut state = lock(&self.state);
+        state.count += 1;
+        let waited = self.has_ended.wait_while(state, |state| state.is_running);
+        waited.unwrap_or_else(PoisonError::into_inner).is_running = true;
+        RunningWork(self)
+    }
+
+    /// Waits until nothing runs or waits any more, or until then.
+    fn wait(&self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        drop(self.has_ended.wait_timeout_while(lock(&self.state), left, |state| state.count > 0));
+    }
+}
+
+impl Drop for RunningWork<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.is_running = false;
+        state.count -= 1;
+        drop(state);
+        self.0.has_ended.notify_all();
+    }
+}
+
+/// Waits for the end of all changes that were asked for, until then.
+pub fn wait_for_changes(until: Instant) {
+    WORK.wait(until);
 }
 
 /// What a file had when it was as it is now.
@@ -55,7 +99,7 @@ fn contents(path: &Path) -> (Vec<String>, usize, Option<String>) {
     if let Some(known) = known(path) {
         return parts(known);
     }
-    let _locked = lock(&WORK);
+    let _running = WORK.begin();
     // Another request may have read it meanwhile.
     if let Some(known) = known(path) {
         return parts(known);
@@ -85,12 +129,21 @@ fn refused(error: Error) -> Refused {
 
 /// Changes a file that is there. One that is gone is not made again: all other names would be lost.
 fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<file::GalleryChange, Refused> {
-    let _locked = lock(&WORK);
+    change_within(path, keeps, added, CHANGE_WAIT)
+}
+
+fn change_within(
+    path: &Path,
+    keeps: impl Fn(&str) -> bool,
+    added: &[GalleryEntry],
+    wait: Duration,
+) -> Result<file::GalleryChange, Refused> {
+    let _running = WORK.begin();
     if !path.exists() {
         // It tells why.
         file::read(path).map_err(refused)?;
     }
-    let changed = file::change_within(path, keeps, added, CHANGE_WAIT).map_err(refused)?;
+    let changed = file::change_within(path, keeps, added, wait).map_err(refused)?;
     changed.ok_or_else(|| Refused::Busy(file::busy(path).message()))
 }
 
@@ -131,7 +184,7 @@ pub fn forget(models: &[ModelConfig], gallery: &str, name: &str) -> Result<(), R
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, thread};
 
     use super::*;
 
@@ -148,8 +201,34 @@ mod tests {
         change(&path, |_| true, &[entry("Bob")]).unwrap();
         assert!(known(&path).is_none());
         assert_eq!(contents(&path).1, 2);
+        // Another program changes it for longer than is waited.
+        let new = folder.join("g.jsonl.new");
+        let other = fs::File::create(&new).unwrap();
+        other.lock().unwrap();
+        let refused = change_within(&path, |_| true, &[entry("Eve")], Duration::from_millis(1)).err();
+        let is_busy = |refused: &Refused| matches!(refused, Refused::Busy(text) if text.contains("another program"));
+        assert!(refused.as_ref().is_some_and(is_busy), "{refused:?}");
+        fs::remove_file(&new).unwrap();
         // A folder in the place of the new file.
-        fs::create_dir(folder.join("g.jsonl.new")).unwrap();
+        fs::create_dir(&new).unwrap();
         assert!(matches!(change(&path, |_| true, &[entry("Eve")]), Err(Refused::Failed(_))));
+    }
+
+    /// It is woken when the last one has ended, and waits for nothing where none runs.
+    #[test]
+    fn the_end_waits_for_all_changes_and_no_longer() {
+        let hour = || Instant::now() + Duration::from_secs(3600);
+        let work = GalleryWork::new();
+        work.wait(hour());
+        let running = work.begin();
+        work.wait(Instant::now()); // the time of the service has passed
+        thread::scope(|scope| {
+            let next = scope.spawn(|| drop(work.begin()));
+            let end = scope.spawn(|| work.wait(hour()));
+            drop(running);
+            next.join().unwrap();
+            end.join().unwrap();
+        });
+        work.wait(hour());
     }
 }

@@ -199,8 +199,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         #[cfg(feature = "otel")]
         reload::locked(&telemetry).prepare_end(asked + END);
         service.stop(asked + END);
-        galleries::wait_for_change(asked + END);
         drop(server); // until then, it tells why
+        galleries::wait_for_changes(asked + END);
         #[cfg(feature = "otel")]
         reload::locked(&telemetry).end();
         return Ok(Status::GpuLost);
@@ -210,7 +210,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     reload::locked(&telemetry).prepare_end(asked + END);
     drop((server, videos));
     service.stop(asked + END);
-    galleries::wait_for_change(asked + END);
+    galleries::wait_for_changes(asked + END);
     #[cfg(feature = "otel")]
     reload::locked(&telemetry).end();
     Ok(Status::Done) // it ends whatever is left behind

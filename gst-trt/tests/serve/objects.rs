@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models of `gst-trt serve` that see the objects of another one.
 
+use std::fs::File;
+use std::io::Write;
+use std::net::TcpStream;
+
 use serde_json::Value;
 
 use crate::common::models::{classifier, embedder, inner};
 use crate::common::service::{Service, ask, free_address};
+use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{path, scratch, shapes};
 use crate::{endless, source};
 
@@ -160,6 +165,68 @@ fn names_of_a_gallery_are_given_and_forgotten() {
     assert!(refused.0 == 400 && refused.1.contains("There is no gallery"), "{refused:?}");
     assert!(!people.exists(), "all others would be lost");
     assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// The status says why. It takes the three seconds that a service waits for another program.
+#[test]
+fn a_gallery_that_cannot_be_changed_now_is_told() {
+    let folder = scratch("serve-objects-held");
+    let address = free_address();
+    let (people, new) = (folder.join("people.jsonl"), folder.join("people.jsonl.new"));
+    std::fs::write(&people, "{\"name\": \"Ada\", \"vector\": [1, 1, 1]}\n").unwrap();
+    let more = "nms = \"layout=embed\"\nmatch = { gallery = \"people.jsonl\", threshold = 0.1 }";
+    let looks = on_objects("looks", &embedder(&folder.join("looks.onnx")), more);
+    let service = Service::start(&folder, &(detector(&address) + &looks + &endless("one")));
+    service.said("Started.");
+    let vector = "{\"vector\": [1, 1, 1]}";
+    let change = |method: &str, name: &str| {
+        let body = if method == "POST" { vector } else { "" };
+        let (status, text) = ask(&address, method, &format!("/galleries/looks/{name}"), TOKEN, body);
+        (status, String::from_utf8(text).unwrap())
+    };
+    // A folder has the place of the new file.
+    std::fs::create_dir(&new).unwrap();
+    for (method, name) in [("POST", "Eve"), ("DELETE", "Ada")] {
+        let (status, text) = change(method, name);
+        assert!(status == 500 && text.contains("Cannot write the gallery"), "{method}: {status}: {text}");
+    }
+    std::fs::remove_dir(&new).unwrap();
+    let by_another = || {
+        let file = File::create(&new).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let before = std::fs::read(&people).unwrap();
+    let other = by_another();
+    let (status, text) = change("POST", "Eve");
+    assert!(status == 503 && text.contains("another program is changing it"), "{status}: {text}");
+    assert_eq!(std::fs::read(&people).unwrap(), before);
+    drop(other);
+    assert_eq!(change("POST", "Eve").0, 201);
+
+    // The end comes when what waits for another program is done.
+    let waits = || {
+        let tasks = std::fs::read_dir(service.proc("task")).unwrap().flatten();
+        let mut names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+        names.any(|name| name == "trt-lock\n")
+    };
+    wait_until("no thread waits any more", LIMIT, || !waits());
+    let other = by_another();
+    let mut client = TcpStream::connect(&address).unwrap();
+    let length = vector.len();
+    write!(
+        client,
+        "POST /galleries/looks/Kim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Length: {length}\r\n\r\n{vector}"
+    )
+    .unwrap();
+    wait_until("the change waits", LIMIT, waits);
+    service.signal(libc::SIGTERM);
+    service.said("Ending.");
+    drop(other);
+    let (status, journal) = service.ended();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(std::fs::read_to_string(&people).unwrap().contains("Kim") && !new.exists(), "{journal}");
 }
 
 /// Two cameras see the same place, so that what is in one of them is in the other.
