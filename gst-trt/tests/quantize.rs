@@ -4,9 +4,11 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::onnx::{F32, Graph};
+use common::terminal::signal;
+use common::wait::{LIMIT, wait_until};
 use common::{command, expect_failure, files, path, picture, quantizer, run, scratch, shapes, succeed, text};
 use serde_json::{Value, json};
 
@@ -120,6 +122,31 @@ fn a_copy_that_costs_too_much_is_not_written() {
     assert_eq!(files(&folder), ["copy.onnx", "photos", "python3", "spoiled.onnx"]);
 }
 
+/// A script that is to be run in the place of Python.
+fn program(folder: &Path, name: &str, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(folder.join(name), script).unwrap();
+    std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder.join(name).display().to_string()
+}
+
+/// The quantizer itself would go on without an end.
+#[test]
+fn ctrl_c_ends_the_quantizer() {
+    let folder = scratch("quantize-stopped");
+    picture(&folder.join("1.jpg"), 320, 180);
+    assert!(Command::new("mkfifo").arg(folder.join("held")).status().unwrap().success());
+    let python = program(&folder, "python3", "#!/bin/sh\n: > begun\nread line < held\n");
+    let args = ["quantize", &shapes(), "1.jpg", "--output", "copy.onnx", "--python", &python];
+    let child = command(&folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the quantizer has begun", LIMIT, || folder.join("begun").exists());
+    signal(&child, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("It was stopped; nothing is written."), "{}", text(&output.stderr));
+    assert_eq!(files(&folder), ["1.jpg", "begun", "held", "python3"], "nothing is left over");
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let folder = scratch("quantize-missing");
@@ -127,12 +154,7 @@ fn what_is_missing_is_said() {
     std::fs::create_dir(folder.join("none")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     std::fs::write(folder.join("photos/2.jpg"), "no picture").unwrap();
-    let program = |name: &str, script: &str| {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::write(folder.join(name), script).unwrap();
-        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
-        folder.join(name).display().to_string()
-    };
+    let program = |name: &str, script: &str| program(&folder, name, script);
     let model = shapes();
     let bare = program("bare", "#!/bin/sh\necho '{\"missing\": \"onnxruntime\"}'\n");
     let broken = program("broken", "#!/bin/sh\necho 'a library is broken' >&2\nexit 3\n");

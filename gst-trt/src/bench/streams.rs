@@ -191,14 +191,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// `None` after a signal.
     fn pause(&self, time: Duration) -> Option<()> {
-        let begun = Instant::now();
-        while begun.elapsed() < time {
-            if self.signals.signal().is_some() {
-                return None;
-            }
-            thread::sleep(POLL_INTERVAL.min(time.saturating_sub(begun.elapsed())));
-        }
-        Some(())
+        self.signals.wait(time).is_none().then_some(())
     }
 
     /// Returns when nothing is done any more that has waited. `None` after a signal.

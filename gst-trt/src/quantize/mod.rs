@@ -5,12 +5,14 @@
 //! is in this program. Both models are then run on the pictures and compared; a copy that costs too much is not kept.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gsttrt_core::backends::verify::{ClassDrift, Drift, drift};
 use gsttrt_core::backends::{LoadContext, LoadRequest};
@@ -287,8 +289,9 @@ fn tensor_of(
 
 /// Runs the quantizer; what it found. Nothing, where it was stopped.
 fn run_script(python: &Path, settings: &Value, signals: &Signals) -> Result<Option<Value>, Failure> {
-    const POLL_INTERVAL: Duration = Duration::from_millis(50);
     let shown = python.display();
+    let cannot_wait = |error: io::Error| Failure::from(format!("Cannot wait for {shown}: {error}."));
+    let (told, tells) = UnixStream::pair().map_err(cannot_wait)?;
     let mut command = Command::new(python);
     command.args(["-W", "ignore", "-c", SCRIPT]).arg(settings.to_string());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -306,17 +309,17 @@ fn run_script(python: &Path, settings: &Value, signals: &Signals) -> Result<Opti
     };
     let said = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
     let complained = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
-    let ended = loop {
-        if signals.signal().is_some() {
-            let _ = child.kill(); // it may have ended
-            let _ = child.wait();
-            return Ok(None);
-        }
-        match child.try_wait().map_err(|error| format!("Cannot wait for {shown}: {error}."))? {
-            Some(status) => break status,
-            None => std::thread::sleep(POLL_INTERVAL),
-        }
-    };
+    let id = child.id();
+    std::thread::spawn(move || {
+        wait_for_end(id);
+        drop(tells);
+    });
+    if signals.wait_for(&told).is_some() {
+        let _ = child.kill(); // it may have ended
+        let _ = child.wait();
+        return Ok(None);
+    }
+    let ended = child.wait().map_err(cannot_wait)?;
     let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
     let found: Value = said.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
     if let Some(module) = found["missing"].as_str() {
@@ -333,6 +336,18 @@ fn run_script(python: &Path, settings: &Value, signals: &Signals) -> Result<Opti
         return Err(format!("{shown} failed ({ended}): {last}.").into());
     }
     Ok(Some(found))
+}
+
+/// Returns when a child has ended. It stays to be waited for, so that its number is its own until then.
+fn wait_for_end(id: u32) {
+    loop {
+        let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: a structure that lives during the call, which fills it.
+        let waited = unsafe { libc::waitid(libc::P_PID, id, found.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
+        if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
 }
 
 /// Medians of runs of one picture, the copy's and the original's, in milliseconds.
