@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use common::models::{classifier, embedder, faces, inner, vector};
-use common::{expect_failure, files, launch, picture, run, scratch, shapes, succeed, text};
+use common::{command, expect_failure, files, launch, picture, run, scratch, shapes, succeed, text};
 use gsttrt_core::gallery::{Gallery, file};
 
 /// A picture of one colour, as 0xAARRGGBB.
@@ -99,6 +101,45 @@ fn a_folder_has_pictures_of_many_names() {
     }
     for given in [&["enrol", "Ada", "--folder", "people"][..], &["enrol", "--remove", "--folder", "people"]] {
         assert_eq!(run(&folder, &[given, &with].concat()).status.code(), Some(2), "{given:?}");
+    }
+    assert_eq!(std::fs::read(folder.join("people.jsonl")).unwrap(), before);
+}
+
+/// Names are written as text. The names of pictures may be any bytes.
+#[test]
+fn a_name_that_is_not_utf_8_is_told() {
+    let folder = scratch("enrol-bytes");
+    embedder(&folder.join("reid.onnx"));
+    coloured(&folder.join("red.png"), 0xffff_0000);
+    let (odd, picture) = (OsStr::from_bytes(b"caf\xe9"), OsStr::from_bytes(b"caf\xe9.png"));
+    let (people, alone) = (folder.join("people"), folder.join("alone"));
+    for part in [people.join("Ada"), people.join(odd), alone.join(odd)] {
+        std::fs::create_dir_all(part).unwrap();
+    }
+    let pictures = [people.join(odd).join("1.png"), alone.join(odd).join("1.png"), people.join("Ada").join(picture)];
+    for copy in pictures.into_iter().chain([people.join(picture), folder.join(picture)]) {
+        std::fs::copy(folder.join("red.png"), copy).unwrap();
+    }
+    let with = ["--model", "reid.onnx", "--gallery", "people.jsonl"];
+    let shown = succeed(&folder, &[&["enrol", "--folder", "people"][..], &with].concat());
+    let said = "1 name: 1 vector of 3 numbers written to people.jsonl, which has 1 vector of 1 name\n";
+    assert_eq!(text(&shown.stdout), said);
+    for left_out in ["people/caf\\xe9", "people/caf\\xe9.png"] {
+        let said = format!("Warning: {left_out} is left out: its name is not UTF-8. Rename it.\n");
+        assert!(text(&shown.stderr).contains(&said), "{shown:?}");
+    }
+    let args = [&["enrol", "--folder", "alone"][..], &with].concat();
+    expect_failure(&run(&folder, &args), &args, &["alone/caf\\xe9 is left out: its name is not UTF-8. Rename it."]);
+    let shown = command(&folder).args(["enrol", "Ada"]).arg(picture).args(with).output().unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(text(&shown.stdout).ends_with("which has 2 vectors of 1 name\n"), "{shown:?}");
+    let before = std::fs::read(folder.join("people.jsonl")).unwrap();
+    let add = [OsStr::new("enrol"), odd, OsStr::new("red.png"), OsStr::new("--model"), OsStr::new("reid.onnx")];
+    let remove = [OsStr::new("enrol"), OsStr::new("--remove"), odd];
+    for args in [&add[..], &remove] {
+        let refused = command(&folder).args(args).args(["--gallery", "people.jsonl"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("UTF-8"), "{refused:?}");
     }
     assert_eq!(std::fs::read(folder.join("people.jsonl")).unwrap(), before);
 }

@@ -7,12 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::arguments::{images_in, is_file};
+use super::path_text;
 use super::picture::{IMAGES, is_image};
 use crate::failure::Failure;
 use crate::terminal::print_error;
 
 /// The names in a folder, each with its pictures: those of the folder NAME, and NAME.jpg. What begins with a dot is left out. A
-/// folder without pictures is a warning, and its name has none.
+/// folder without pictures is a warning, and its name has none; so is a name that is no text, which no gallery can have.
 pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Failure> {
     let shown = folder.display();
     let failed = |error: io::Error| format!("Cannot read the folder {shown}: {error}.");
@@ -31,7 +32,8 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
             continue;
         }
         let Some(name) = name.to_str() else {
-            print_error(&format!("Warning: {} is left out: its name is not UTF-8. Rename it.", path.display()));
+            let text = format!("{} is left out: its name is not UTF-8. Rename it.", path_text(&path));
+            without.push(text.into());
             continue;
         };
         let pictures = match is_folder {
@@ -44,13 +46,13 @@ pub fn pictures_by_name(folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>, Fa
         };
         found.entry(name.into()).or_default().extend(pictures);
     }
+    if found.values().all(Vec::is_empty) && !without.is_empty() {
+        return Err(without.swap_remove(0));
+    }
     if found.is_empty() {
         let what = format!("There are neither images nor folders of them in {shown}");
         let remedy = format!("Give each name a folder, such as {shown}/Ada, or one image, such as {shown}/Ada.jpg");
         return Err(format!("{what}. {remedy}. Images end in {}.", IMAGES.join(", ")).into());
-    }
-    if found.values().all(Vec::is_empty) && !without.is_empty() {
-        return Err(without.swap_remove(0));
     }
     without.iter().for_each(|failure| print_error(&format!("Warning: {failure}")));
     Ok(found.into_iter().collect())
