@@ -387,40 +387,73 @@ fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of tests that are no comments, and the files that have them.
-fn lines_of_tests() -> Vec<(PathBuf, String)> {
+/// The lines that are no comments, and the files that have them: those of tests, or of the product.
+fn lines_of(tests: bool) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    let tests = ["tests", "core/tests", "gst-trt/tests", "streaming/tests", "python/tests"];
-    for folder in CRATES.into_iter().chain(tests) {
+    let others = ["tests", "core/tests", "gst-trt/tests", "streaming/tests", "python/tests", "python/gsttrt"];
+    for folder in CRATES.into_iter().chain(others) {
         collect(&root.join(folder), &["rs", "py", "c", "sh"], &mut files);
     }
     assert!(files.len() > 500, "{}", files.len());
     let mut found = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file).unwrap();
-        let is_test = file
-            .strip_prefix(root)
-            .unwrap()
-            .iter()
-            .any(|part| ["test", "test.rs", "tests", "tests.rs"].iter().any(|known| part == *known));
+        let file = file.strip_prefix(root).unwrap();
+        let is_test =
+            file.iter().any(|part| ["test", "test.rs", "tests", "tests.rs"].iter().any(|known| part == *known));
         // Of other files, the tests are at the end.
-        let tests = if is_test { Some(&*text) } else { text.split_once("\nmod tests {").map(|(_, tests)| tests) };
-        let lines = tests.into_iter().flat_map(str::lines).filter(|line| !line.trim_start().starts_with("//"));
-        found.extend(lines.map(|line| (file.strip_prefix(root).unwrap().into(), line.trim().to_string())));
+        let parts = if is_test { ("", &*text) } else { text.split_once("\nmod tests {").unwrap_or((&*text, "")) };
+        let wanted = if tests { parts.1 } else { parts.0 };
+        let lines = wanted.lines().filter(|line| !line.trim_start().starts_with("//"));
+        found.extend(lines.map(|line| (file.into(), line.trim().to_string())));
     }
     found
 }
 
-/// A test that sleeps waits too long, or passes by chance.
+/// What a thread does that nothing wakes.
+const PAUSES: [&str; 5] = [
+    concat!("sle", "ep("),
+    concat!("park_", "timeout("),
+    concat!("yield_", "now("),
+    concat!("spin_", "loop("),
+    concat!("try_", "wait("),
+];
+
+/// Who looks again and again takes a processor from others, and sees late what it waits for. Locks, channels, `poll` and conditions
+/// wake a thread, and have limits. What these files wait for wakes nobody; so often it is written there.
+#[test]
+fn threads_are_woken_by_what_they_wait_for() {
+    let exceptions = [
+        ("core/src/backends/exit.rs", 1),             // the end of the process
+        ("core/src/cuda/driver/fence.rs", 3),         // a GPU, whose interrupts come late
+        ("gst-trt/src/serve/http/connections.rs", 1), // a pause after an error of the system
+        ("gst-trt/src/serve/rtsp/connections.rs", 1), // the same
+        ("gst-trt/src/serve/webrtc/port.rs", 2),      // the same, and other work comes first
+        ("gst-trt/src/signals.rs", 1),                // the limit of what does not notice a signal
+    ];
+    let mut found = BTreeMap::new();
+    for (file, line) in lines_of(false) {
+        if PAUSES.iter().any(|pause| line.contains(pause)) {
+            *found.entry(file).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(found, BTreeMap::from(exceptions.map(|(file, count)| (PathBuf::from(file), count))));
+}
+
+/// A test that sleeps waits too long, or passes by chance. One that waits without a pause takes a processor from what it waits for.
 #[test]
 fn no_test_waits_by_the_clock() {
-    let word = concat!("sle", "ep");
+    let [word, _, gives_way, spins, _] = PAUSES;
+    // A measurement, and threads that are to meet.
+    let exceptions = ["tests/common/awake.rs", "capi/src/results.rs"];
     let sleeps = |(file, line): &(PathBuf, String)| {
         let is_script = file.extension().is_some_and(|ending| ending == "sh");
-        line.contains(&format!("{word}{}", if is_script { ' ' } else { '(' }))
+        let is_busy = line.contains(gives_way) || line.contains(spins);
+        line.contains(&*if is_script { word.replace('(', " ") } else { word.into() })
+            || is_busy && !exceptions.iter().any(|exception| file == Path::new(exception))
     };
-    let sleeping: Vec<_> = lines_of_tests().into_iter().filter(sleeps).collect();
+    let sleeping: Vec<_> = lines_of(true).into_iter().filter(sleeps).collect();
     assert!(sleeping.is_empty(), "{sleeping:#?}");
 }
 
@@ -434,7 +467,7 @@ fn no_test_leaves_files_in_the_temporary_folder() {
     let leaves = |(file, line): &(PathBuf, String)| {
         line.contains(call) && !exceptions.iter().any(|exception| file == Path::new(exception))
     };
-    let leaving: Vec<_> = lines_of_tests().into_iter().filter(leaves).collect();
+    let leaving: Vec<_> = lines_of(true).into_iter().filter(leaves).collect();
     assert!(leaving.is_empty(), "{leaving:#?}");
 }
 

@@ -48,7 +48,6 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    #[cfg(feature = "otel")]
     use crate::wait::{LIMIT, wait_until};
 
     #[test]
@@ -60,11 +59,7 @@ mod tests {
         assert_eq!(runtime.block_on(hangs), 0);
         assert_eq!(runtime.block_on(read(&IS_READING, || 7)), 0);
         answer.send(1).unwrap();
-        runtime.block_on(async {
-            while IS_READING.load(Ordering::Acquire) {
-                tokio::task::yield_now().await;
-            }
-        });
+        wait_until("it has come back", LIMIT, || !IS_READING.load(Ordering::Acquire));
         assert_eq!(runtime.block_on(read(&IS_READING, || 7)), 7);
     }
 

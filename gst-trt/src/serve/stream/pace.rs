@@ -120,6 +120,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::wait::{LIMIT, wait_until};
 
     fn at(milliseconds: u64) -> gst::ClockTime {
         gst::ClockTime::from_mseconds(milliseconds)
@@ -133,9 +134,7 @@ mod tests {
         let due = |time| pace.state.lock().unwrap().due(at(time));
         assert_eq!((due(1040), pace.is_waiting()), (None, false), "a model is loaded");
         let second = thread::spawn(move || waiting.wait(at(1040)));
-        while !pace.is_waiting() {
-            thread::park_timeout(Duration::from_millis(1));
-        }
+        wait_until("the frame waits", LIMIT, || pace.is_waiting());
         pace.begin();
         let begun = due(1000).unwrap();
         pace.begin(); // later results change nothing
