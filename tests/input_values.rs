@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::common::boxes::{Line, found};
-use crate::common::npy::save_floats;
-use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::npy::{npy, save_floats};
+use crate::common::onnx::{AttributeProto, F32, Graph, I64, int, ints};
 use crate::common::{launch, scratch};
 use gst::prelude::*;
 use gsttrt_core::session::{Session, parse_options};
@@ -16,29 +16,63 @@ fn model(folder: &Path) -> String {
     model_of(folder, "2")
 }
 
+/// Cells of a grid over the picture.
+const CELLS: usize = 84;
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
 /// The same, whose file says that vectors have so many numbers.
 fn model_of(folder: &Path, numbers: &str) -> String {
-    /// Cells of a grid over the picture.
-    const CELLS: usize = 84;
-    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let boxes = [32.0, 32.0, 20.0, 20.0].map(|number| [number; CELLS]);
     let first = [[1.0; CELLS], [0.0; CELLS]];
+    let graph = boxes()
+        .input("tpe", F32, &["n", "words", numbers])
+        .weight("first", F32, &[2, CELLS as i64], floats(first.as_flattened()))
+        .node("MatMul", &["tpe", "first"], &["scores"], vec![]);
+    saved(graph, &folder.join("words.onnx"))
+}
+
+/// A model like that of the classes a and b, which finds a. An operator makes its scores, with the numbers of the input `pick`.
+fn picking(file: &Path, operator: &str, attributes: Vec<AttributeProto>, count: &str) -> String {
+    let scores = [[0.9; CELLS], [0.1; CELLS]];
+    let graph = boxes()
+        .input("pick", I64, &[count])
+        .weight("both", F32, &[1, 2, CELLS as i64], floats(scores.as_flattened()))
+        .node("Add", &["nothing", "both"], &["all"], vec![])
+        .node(operator, &["all", "pick"], &["scores"], attributes)
+        .metadata("names", "{0: 'a', 1: 'b'}");
+    saved(graph, file)
+}
+
+/// The value of the property for that input.
+fn pick(file: &Path, numbers: &[i64]) -> String {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    std::fs::write(file, npy("<i8", &format!("({},)", numbers.len()), &bytes)).unwrap();
+    format!("pick={}", file.display())
+}
+
+/// One box in each picture.
+fn boxes() -> Graph {
+    let boxes = [32.0, 32.0, 20.0, 20.0].map(|number| [number; CELLS]);
     Graph::new()
         .input("images", F32, &["n", "3", "64", "64"])
-        .input("tpe", F32, &["n", "words", numbers])
         .weight("zero", F32, &[1], floats(&[0.0]))
         .weight("boxes", F32, &[1, 4, CELLS as i64], floats(boxes.as_flattened()))
-        .weight("first", F32, &[2, CELLS as i64], floats(first.as_flattened()))
         .node("ReduceMean", &["images"], &["rows"], vec![ints("axes", &[2]), int("keepdims", 0)])
         .node("ReduceMean", &["rows"], &["mean"], vec![ints("axes", &[1, 2]), int("keepdims", 1)])
         .node("Mul", &["mean", "zero"], &["nothing"], vec![])
         .node("Add", &["nothing", "boxes"], &["found"], vec![])
-        .node("MatMul", &["tpe", "first"], &["scores"], vec![])
+}
+
+/// With scores, it is a detector.
+fn saved(graph: Graph, file: &Path) -> String {
+    graph
         .node("Concat", &["found", "scores"], &["output0"], vec![int("axis", 1)])
         .output("output0", F32, &["n", "columns", "84"])
         .metadata("author", "Ultralytics")
         .metadata("task", "detect")
-        .save(&folder.join("words.onnx"))
+        .save(file)
 }
 
 /// A file of words with these scores, and their names next to it; the value of the property.
@@ -153,6 +187,70 @@ fn values_that_the_model_cannot_run_change_nothing() {
     assert!(warning.contains("does not run with input-values=tpe=") && warning.contains("wide.npy"), "{warning}");
     assert!(warning.ends_with("The values in use stay."), "{warning}");
     assert_eq!((line.labels(), values(&mut line)), (vec!["red car".to_string()], cars));
+}
+
+/// They fit its inputs. A trial is in no count.
+#[test]
+fn numbers_that_the_model_cannot_compute_with_change_nothing() {
+    let folder = scratch("values-numbers");
+    let numbers = |name: &str, numbers: &[i64]| pick(&folder.join(name).with_extension("npy"), numbers);
+    let gather = picking(&folder.join("gather.onnx"), "Gather", vec![int("axis", 1)], "k");
+    let reshape = picking(&folder.join("reshape.onnx"), "Reshape", vec![], "3");
+    let (both, shape) = (numbers("both", &[0, 1]), numbers("shape", &[1, 2, CELLS as i64]));
+    for (model, good, bad, says) in [
+        (&gather, &both, numbers("beyond", &[0, 9]), "does not run with input-values=pick="),
+        (&gather, &both, numbers("wide", &[0, 1 << 40]), "The input pick has a number beyond 32 bits"),
+        (&reshape, &shape, numbers("negative", &[1, -2, CELLS as i64]), "does not run with input-values=pick="),
+    ] {
+        let mut line = line(model, good, "");
+        assert_eq!(line.labels(), ["a"]);
+        line.wait_for_model(model);
+        set(&mut line, &bad);
+        let warning = line.wait_for_warning();
+        assert!(warning.contains(says) && warning.ends_with("The values in use stay."), "{warning}");
+        assert_eq!((line.labels(), values(&mut line)), (vec!["a".to_string()], good.clone()));
+        let stats: gst::Structure = line.element("trtinfer").property("stats");
+        assert_eq!(["batches", "batched", "inferred"].map(|name| stats.get::<u64>(name).unwrap()), [2; 3]);
+    }
+}
+
+/// rten computes in 32 bits, and would cut them off.
+#[test]
+fn numbers_beyond_32_bits_are_an_error_on_rten() {
+    let folder = scratch("values-wide");
+    let model = picking(&folder.join("gather.onnx"), "Gather", vec![int("axis", 1)], "k");
+    let wide = pick(&folder.join("wide.npy"), &[0, (1 << 32) + 1]);
+    let infer = format!("trtinfer backend=rten model-file={model} input-values={wide}");
+    launch(&format!("videotestsrc num-buffers=1 ! trtpreprocess ! {infer} ! trtnms ! fakesink"))
+        .expect_error("ResourceError::Settings", &["The input pick has a number beyond 32 bits", "ONNX Runtime"]);
+}
+
+#[test]
+fn arrays_that_do_not_go_together_change_nothing() {
+    let folder = scratch("values-together");
+    let graph = boxes()
+        .input("tpe", F32, &["n", "words", "2"])
+        .input("bias", F32, &["words", "84"])
+        .weight("first", F32, &[2, CELLS as i64], vec![0; 8 * CELLS])
+        .node("MatMul", &["tpe", "first"], &["none"], vec![])
+        .node("Add", &["none", "bias"], &["scores"], vec![])
+        .metadata("names", "{0: 'a', 1: 'b'}");
+    let model = saved(graph, &folder.join("both.onnx"));
+    let array = |name: &str, shape: &[usize], values: &[f32]| {
+        save_floats(&folder.join(name).with_extension("npy"), shape, values)
+    };
+    let words = array("words", &[1, 2, 2], &[0.5; 4]);
+    let good = array("good", &[2, CELLS], [[0.9; CELLS], [0.1; CELLS]].as_flattened());
+    // One row would do for all words, if the file did not say otherwise.
+    let bad = array("bad", &[1, CELLS], &[0.9; CELLS]);
+    let text = |bias: &str| format!("tpe={words},bias={bias}");
+    let mut line = line(&model, &text(&good), "");
+    assert_eq!(line.labels(), ["a"]);
+    set(&mut line, &text(&bad));
+    let warning = line.wait_for_warning();
+    assert!(warning.contains("the dimension “words” in tpe and in bias"), "{warning}");
+    assert!(warning.ends_with("The values in use stay."), "{warning}");
+    assert_eq!((line.labels(), values(&mut line)), (vec!["a".to_string()], text(&good)));
 }
 
 /// A name that is missing would be an error with the next frame.

@@ -82,6 +82,8 @@ pub struct TrtInfer {
     running: Mutex<Running>,
     /// Ends the wait for outputs that are published, and for memory.
     waits: CancelToken,
+    /// Ends the wait of a thread that tries other values. A flush does not: they are for the frames behind it.
+    trial: CancelToken,
     /// For memory for clips.
     memory_wait: MemoryWait,
     qos: Qos,
@@ -327,6 +329,7 @@ impl TrtInfer {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the
                 // model. A frame that comes only now may not begin to.
                 self.waits.set_stopped(true);
+                self.trial.set_stopped(true);
                 self.life.leave();
             }
             _ => {}
@@ -417,6 +420,7 @@ impl BaseTransformImpl for TrtInfer {
         log::take_over();
         let settings = self.settings.lock().unwrap().clone();
         self.waits.set_stopped(false);
+        self.trial.set_stopped(false);
         self.waits.set_flushing(false); // pads forget a flush that was not ended, too
         let opened = self.open_model(&settings, self.life.start());
         opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;

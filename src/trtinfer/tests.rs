@@ -12,6 +12,7 @@ use gst::subclass::prelude::*;
 
 use super::{TrtInfer, sharing};
 use crate::fakes::Fakes;
+use crate::test::npy::save_floats;
 use crate::test::{LIMIT, wait_until};
 
 mod kserve;
@@ -463,4 +464,46 @@ fn an_engine_that_is_wrong_by_itself_is_told() {
             stream.set_state(gst::State::Null);
         }
     }
+}
+
+/// What the model cannot compute with would end the pipeline with the next frame. A trial is in no count.
+#[test]
+fn other_values_are_tried_on_the_gpu_before_they_take_over() {
+    let Some(fakes) = held("other_values_are_tried_on_the_gpu_before_they_take_over") else { return };
+    fakes.hold(false);
+    let values = |name: &str, first: f32| {
+        format!("values={}", save_floats(&fakes.folder.join(name).with_extension("npy"), &[4], &[first; 4]))
+    };
+    let [good, bad, other] = [("good", 1.0), ("bad", -1.0), ("other", 2.0)].map(|(name, first)| values(name, first));
+    let stream = Stream::new(fakes, "", &format!("cuda-graph=off verify=off input-values={good}"));
+    stream.infer.set_property("model-file", fakes.engine_with_values(4));
+    let bus = stream.pipeline.bus().unwrap();
+    let frames_pass = || {
+        let before = stream.frames();
+        wait_until("frames", LIMIT, || stream.frames() > before + 1);
+    };
+    let set = |text: &str| {
+        stream.infer.set_property("input-values", text);
+        stream.infer.property::<String>("input-values")
+    };
+    stream.set_state(gst::State::Playing);
+    frames_pass();
+    assert_eq!(set(&bad), good);
+    let patience = gst::ClockTime::try_from(HANG).unwrap();
+    let kinds = [gst::MessageType::Warning, gst::MessageType::Error];
+    let message = bus.timed_pop_filtered(patience, &kinds).expect("it never comes");
+    let gst::MessageView::Warning(warning) = message.view() else { panic!("{message:?}") };
+    let text = warning.error().to_string();
+    assert!(text.contains("does not run with input-values=values=") && text.contains("bad.npy"), "{text}");
+    assert!(text.ends_with("The values in use stay."), "{text}");
+    frames_pass();
+    assert_eq!(set(&other), other);
+    frames_pass();
+    assert!(bus.pop_filtered(&kinds).is_none());
+    stream.pipeline.send_event(gst::event::Eos::new());
+    assert_eq!(stream.end(), []);
+    let stats: gst::Structure = stream.infer.property("stats");
+    let [batches, frames] = ["batches", "inferred"].map(|name| stats.get::<u64>(name).unwrap());
+    assert_eq!(batches, frames);
+    stream.set_state(gst::State::Null);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures of 8x8, or where its last byte but one says so of
- * 32x32 to 64x64. Its output is them, but for the first number of each, which says how many were run together, divided by 1024; or
+ * 32x32 to 64x64. The byte before that is how many numbers an input "values" has, where it has one; no run takes a first one below 0.
+ * Its output is the pictures, but for the first number of each, which says how many were run together, divided by 1024; or
  * fake_wrong() says what is wrong with them. Functions stand in the tables of virtual functions as core/src/backends/tensorrt/abi has
  * them; those that are not called there are NULL. */
 
@@ -18,7 +19,10 @@ void *fake_current (void);
 typedef struct { int32_t count; int64_t dims[8]; } Dims;
 
 /* A public object is a table and its implementation, which has a table too. */
-typedef struct { void **table; void **implementation; void **own; Dims dims; int64_t is_open; void *address[2]; void *context; } Object;
+typedef struct {
+  void **table; void **implementation; void **own;
+  Dims dims; int64_t is_open, values; void *address[3]; void *context;
+} Object;
 
 #define SLOTS 64
 static void *deletes[SLOTS], *runtime[SLOTS], *engine[SLOTS], *context[SLOTS];
@@ -52,6 +56,7 @@ object_of (void *implementation, void **own)
 {
   Object *made = object (own);
   made->is_open = of (implementation)->is_open;
+  made->values = of (implementation)->values;
   made->dims = dims (-1, made->is_open ? -1 : 8);
   return made;
 }
@@ -100,6 +105,8 @@ deserialize (void *this, const void *plan, size_t size, void *none)
   while (last == 2 || (held && !last))
     pthread_cond_wait (&changed, &mutex);
   Object *made = refused ? NULL : object_of (this, engine);
+  if (made)
+    made->values = ((const char *) plan)[size - 3];
   if (made && ((const char *) plan)[size - 2])
     {
       made->is_open = 1;
@@ -112,12 +119,18 @@ deserialize (void *this, const void *plan, size_t size, void *none)
 static void *create_context (void *this, int32_t strategy) { return object_of (this, context); }
 static void delete (void *this) { free (this); }
 
-static int32_t io_tensors (void *this) { return 2; }
-static const char *io_name (void *this, int32_t index) { return index ? "output0" : "images"; }
-static int32_t io_mode (void *this, const char *name) { return strcmp (name, "images") ? 2 : 1; }
+static const char *const names[] = { "images", "output0", "values" };
+static int32_t io_tensors (void *this) { return of (this)->values ? 3 : 2; }
+static const char *io_name (void *this, int32_t index) { return names[index]; }
+static int32_t io_mode (void *this, const char *name) { return strcmp (name, "output0") ? 1 : 2; }
 static int32_t zero (void *this) { return 0; }
 static int32_t one (void *this) { return 1; }
-static Dims shape (void *this, const char *name) { return of (this)->dims; }
+
+static Dims
+shape (void *this, const char *name)
+{
+  return strcmp (name, "values") ? of (this)->dims : (Dims) { 1, { of (this)->values } };
+}
 
 static Dims
 profile_shape (void *this, const char *name, int32_t profile, int32_t which)
@@ -131,6 +144,8 @@ static _Bool set_profile (void *this, int32_t profile, void *stream) { return 1;
 static _Bool
 set_shape (void *this, const char *name, const Dims *dims)
 {
+  if (!strcmp (name, "values"))
+    return dims->count == 1 && dims->dims[0] == of (this)->values;
   of (this)->dims = *dims;
   return 1;
 }
@@ -138,7 +153,9 @@ set_shape (void *this, const char *name, const Dims *dims)
 static _Bool
 set_address (void *this, const char *name, void *address)
 {
-  of (this)->address[strcmp (name, "images") != 0] = address;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp (name, names[i]))
+      of (this)->address[i] = address;
   return 1;
 }
 
@@ -168,7 +185,9 @@ enqueue (void *this, void *stream)
   Object *context = of (this);
   long numbers = 3 * context->dims.dims[2] * context->dims.dims[3];
   long data[8] = { (long) context->address[0], (long) context->address[1], context->dims.dims[0], numbers };
-  return !fake_enqueue (stream, 2, context->address, context->context, compute, data);
+  if (context->values && *(float *) context->address[2] < 0)
+    return 0;
+  return !fake_enqueue (stream, context->values ? 3 : 2, context->address, context->context, compute, data);
 }
 
 int32_t getInferLibVersion (void) { return 101600; }

@@ -20,6 +20,7 @@ mod cancel;
 mod pace;
 mod pending;
 mod queue;
+mod trial;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -211,7 +212,7 @@ impl Batcher {
         let frame = queue.submitted;
         let request = |picture| {
             let (values, outcome) = (values.clone(), OnceLock::new());
-            Arc::new(Request { stream, frame, submitted, picture, values, outcome })
+            Arc::new(Request { stream, frame, submitted, picture, values, is_trial: false, outcome })
         };
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
         queue.add(&requests);
@@ -421,8 +422,11 @@ impl RunnerThread {
         let (sender, batches) = channel();
         let run = move || {
             batches.into_iter().for_each(|batch| {
+                let is_trial = batch.is_trial;
                 let (outcome, counted) = counters::counted(|| queue.execute(&mut *model, batch));
-                queue.counted.lock().unwrap().add(counted);
+                if !is_trial {
+                    queue.counted.lock().unwrap().add(counted);
+                }
                 drop(queue.complete(at, outcome));
                 queue.tell();
             });
@@ -500,9 +504,14 @@ impl BatchQueue {
     }
 
     /// Runs the model on a batch, and drops its pictures.
-    fn execute(&self, model: &mut dyn ModelInstance, Batch { pictures, values, .. }: Batch) -> Result<Vec<Tensors>> {
+    fn execute(&self, model: &mut dyn ModelInstance, batch: Batch) -> Result<Vec<Tensors>> {
+        const WHAT: &str = "Running the model failed";
+        let Batch { pictures, values, is_trial, .. } = batch;
+        if is_trial {
+            return contained(ErrorKind::Run, WHAT, || model.try_values(&values, &pictures));
+        }
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
-        let outcome = contained(ErrorKind::Run, "Running the model failed", || {
+        let outcome = contained(ErrorKind::Run, WHAT, || {
             model.set_values(&values)?;
             model.run(&pictures)
         });
@@ -515,8 +524,9 @@ impl BatchQueue {
     fn complete(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
         let queued = outcome.as_ref().ok().and_then(|outputs| outputs.last()?.ready().cloned());
         let is_run = outcome.is_ok();
+        let is_of_frames = || !self.state.lock().unwrap().is_trial(runner);
         let (mut outputs, error) = match outcome {
-            Err(error) if error.is_out_of_memory() => return self.put_back(runner, error),
+            Err(error) if error.is_out_of_memory() && is_of_frames() => return self.put_back(runner, error),
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
@@ -524,7 +534,9 @@ impl BatchQueue {
         };
         let mut ended = Vec::new();
         let mut queue = self.state.lock().unwrap();
-        queue.pause = None;
+        if is_run || !queue.is_trial(runner) {
+            queue.pause = None;
+        }
         queue.add_queued(queued);
         if is_run {
             queue.time_run(runner);

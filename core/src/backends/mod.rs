@@ -153,6 +153,17 @@ pub trait ModelInstance: Send {
         Ok(())
     }
 
+    /// Runs the model with other values to find out whether it can: nothing is made of the outputs. Those of the next run are set
+    /// before that.
+    ///
+    /// # Errors
+    /// As [`set_values`](ModelInstance::set_values) and [`run`](ModelInstance::run).
+    #[doc(hidden)]
+    fn try_values(&mut self, values: &Arc<InputValues>, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        self.set_values(values)?;
+        self.run(pictures)
+    }
+
     /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait
     /// must be short. Else it computes until it is done, which may be never.
     fn only_queues(&self) -> bool {

@@ -14,8 +14,8 @@ use crate::tensor::TensorDesc;
 /// The header of an engine with these tensors, and the JSON that came with it.
 pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&str>) -> Result<FileHeader> {
     let metadata = json.map(metadata).transpose()?.unwrap_or_default();
-    let operators = BTreeSet::new();
-    Ok(FileHeader { producer: "TensorRT".into(), inputs, outputs, metadata, operators, probabilities: None })
+    let (operators, uses) = (BTreeSet::new(), Vec::new());
+    Ok(FileHeader { producer: "TensorRT".into(), inputs, outputs, metadata, operators, probabilities: None, uses })
 }
 
 pub fn metadata(json: &str) -> Result<BTreeMap<String, String>> {

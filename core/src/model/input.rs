@@ -265,8 +265,8 @@ impl ModelInfo {
                 given => Ok(given),
             }
         };
-        let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
-        tensors.map_err(|error| error.about(&unusable(&self.path)))
+        let tensors: Result<Vec<_>> = self.inputs.iter().enumerate().map(tensor).collect();
+        tensors.and_then(|tensors| self.agreeing(tensors)).map_err(|error| error.about(&unusable(&self.path)))
     }
 
     /// Its inputs that need values of the user, such as words.
@@ -287,7 +287,7 @@ impl ModelInfo {
 const TARGET_SIZES: &str = "orig_target_sizes";
 const IMAGE_SHAPE: &str = "im_shape";
 const SCALE_FACTOR: &str = "scale_factor";
-const KNOWN: [&str; 3] = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR];
+pub(super) const KNOWN: [&str; 3] = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR];
 
 /// What exporters call the input of a text.
 const TOKENS: &str = "input_ids";

@@ -11,6 +11,7 @@ mod input;
 mod labels;
 mod metadata;
 mod onnx;
+mod uses;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use crate::tensor::{Dims, TensorDesc};
 pub use file::{FileContents, ModelFile};
 pub(crate) use labels::MAX_CLASSES;
 pub use labels::{read_characters, read_labels};
+use uses::InputUse;
 pub use values::InputValues;
 
 /// The description in a model file of any kind.
@@ -36,6 +38,8 @@ struct FileHeader {
     operators: BTreeSet<String>,
     /// Names of the outputs that a softmax or a sigmoid makes; `None` where the graph is not to be seen.
     probabilities: Option<BTreeSet<String>>,
+    /// What the graph says of each input; none where it is not to be seen.
+    uses: Vec<InputUse>,
 }
 
 impl FileHeader {
@@ -80,6 +84,8 @@ pub struct ModelInfo {
     #[doc(hidden)]
     pub operators: BTreeSet<String>,
     probabilities: Option<BTreeSet<String>>,
+    /// What the graph says of each of `inputs`; none where it is not to be seen.
+    uses: Vec<InputUse>,
     /// Whether `labels` are the characters of a text.
     has_dictionary: bool,
     /// The head that its metadata describe, or what is wrong with that text.
@@ -126,7 +132,8 @@ impl ModelInfo {
         metadata: BTreeMap<String, String>,
     ) -> Result<Self> {
         let operators = BTreeSet::new();
-        let header = FileHeader { producer, inputs, outputs, metadata, operators, probabilities: None };
+        let uses = Vec::new();
+        let header = FileHeader { producer, inputs, outputs, metadata, operators, probabilities: None, uses };
         ModelInfo::from_header(path, header).map_err(|error| error.about(&unusable(path)))
     }
 
@@ -172,6 +179,7 @@ impl ModelInfo {
             metadata: header.metadata,
             operators: header.operators,
             probabilities: header.probabilities,
+            uses: header.uses,
             labels,
             has_dictionary,
             image_size,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::file::broken;
+use super::uses::InputUse;
 use super::{FileContents, FileHeader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, MetadataEntry, ValueInfoProto};
@@ -17,10 +18,11 @@ pub fn header(file: &FileContents) -> Result<FileHeader> {
     }
     // Files before IR version 4 list the weights among the inputs.
     let weights: HashSet<&String> = graph.initializer.iter().map(|weight| &weight.name).collect();
-    let inputs = graph.input.iter().filter(|input| !weights.contains(&input.name));
+    let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !weights.contains(&input.name)).collect();
     Ok(FileHeader {
         producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
-        inputs: inputs.map(describe).collect::<Result<_>>()?,
+        uses: InputUse::of_graph(graph, &inputs),
+        inputs: inputs.into_iter().map(describe).collect::<Result<_>>()?,
         outputs: graph.output.iter().map(describe).collect::<Result<_>>()?,
         metadata: model.metadata_props.iter().map(MetadataEntry::texts).collect(),
         operators: graph.node.iter().map(|node| node.op_type.clone()).collect(),

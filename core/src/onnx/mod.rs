@@ -272,4 +272,7 @@ pub struct TensorShapeProto {
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
+    /// Its name, where it is open. It may be no text.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub dim_param: Option<Bytes>,
 }

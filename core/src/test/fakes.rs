@@ -165,6 +165,13 @@ impl Fakes {
         self.written(name, &plan)
     }
 
+    /// An engine with an input of so many numbers in addition to the picture. Its runs fail where the first one is below 0.
+    pub fn engine_with_values(&self, count: u8) -> PathBuf {
+        let mut plan = fs::read(self.engine_named("values.engine", true)).unwrap();
+        plan[61] = count;
+        self.written("values.engine", &plan)
+    }
+
     /// In one step: an element may be reading what the file was before.
     fn written(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let (file, unfinished) = (self.folder.join(name), self.folder.join("unfinished"));

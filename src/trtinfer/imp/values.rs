@@ -10,11 +10,11 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::backends::options::INPUT_VALUES;
-use gsttrt_core::device::Device;
-use gsttrt_core::error::{Error, Result};
-use gsttrt_core::memory::Pool;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::memory::{BatchPool, Pool};
 use gsttrt_core::model::InputValues;
 use gsttrt_core::options::OptionValue;
 use gsttrt_core::tensor::{Tensor, Tensors};
@@ -22,7 +22,7 @@ use gsttrt_core::tensor::{Tensor, Tensors};
 use super::super::model::SharedModel;
 use super::super::sharing;
 use super::super::started::StartedModel;
-use super::TrtInfer;
+use super::{INTERRUPT_LIMIT, RUN_LIMIT, TrtInfer};
 use crate::gst::classes_query;
 use crate::gst::report::Report;
 
@@ -39,7 +39,9 @@ impl TrtInfer {
         models.push(session.model.clone());
         let change = |values: Arc<InputValues>| -> Result<bool> {
             self.check_classes(&session, &values)?;
-            self.try_values(&session, &values)?;
+            if !self.try_values(&session, &values)? {
+                return Ok(true); // the next start has them
+            }
             models.iter().try_fold(true, |all, model| Ok(sharing::change_values(model, &values)? && all))
         };
         match InputValues::read(text).map(Arc::new).and_then(change) {
@@ -59,32 +61,31 @@ impl TrtInfer {
         }
     }
 
-    /// Runs the model once with these values: what fits the dimensions of its inputs may still be nothing that it can compute. A
-    /// picture on a GPU would have to be made there: what fails on one fails with the next frame.
-    fn try_values(&self, session: &StartedModel, values: &Arc<InputValues>) -> Result<()> {
-        let desc = &session.tensor.desc;
+    /// Runs the model once with these values: what fits the dimensions of its inputs may still be nothing that it can compute. False,
+    /// where the element stops meanwhile.
+    fn try_values(&self, session: &StartedModel, values: &Arc<InputValues>) -> Result<bool> {
         let latest = session.model.latest();
-        let is_loaded = latest.is_same_loaded(&session.model) && latest.request.with_values(values)?.is_some();
-        if !is_loaded || session.tensor.device != Device::Host || desc.bytes().is_none() {
-            return Ok(()); // the model is loaded for them
+        if !latest.is_same_loaded(&session.model) || latest.request.with_values(values)?.is_none() {
+            return Ok(true); // the model is loaded for them, which runs it
         }
         let handle = ModelHandle::take(&session.model.loader);
-        let Some((batcher, handle)) = session.handle.batcher().zip(handle) else { return Ok(()) };
-        let picture = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
-            bytes.fill(0);
-            Ok(())
-        })?;
-        let pictures = std::iter::once(Arc::new(Tensors::new(vec![picture], None, None)));
-        let run = || {
-            let outputs = batcher.submit(handle.stream(), pictures, values, &Arc::default(), &self.waits)?;
-            batcher.flush(handle.stream());
-            outputs.iter().try_for_each(|output| output.wait(&self.waits).map(|_| ()))
-        };
-        let Err(Interrupted::Failed(error)) = run() else { return Ok(()) };
+        let Some((batcher, handle)) = session.handle.batcher().zip(handle) else { return Ok(true) };
         let what = format!("The model does not run with input-values={}", values.text());
-        Err(error
-            .about(&what)
-            .remedy("Give arrays whose sizes and numbers go together, as those that the model was exported with"))
+        let picture = black_picture(session).map_err(|error| error.about(&what))?;
+        match batcher.try_values(handle.stream(), picture, values, &self.trial) {
+            Ok(()) => Ok(true),
+            Err(Interrupted::Flushing) => {
+                end_trial(session, &batcher, &handle);
+                Ok(false)
+            }
+            // What to do was said.
+            Err(Interrupted::Failed(error)) if error.is_out_of_memory() || error.kind() == ErrorKind::Settings => {
+                Err(error.about(&what))
+            }
+            Err(Interrupted::Failed(error)) => Err(error
+                .about(&what)
+                .remedy("Give arrays whose sizes and numbers go together, as those that the model was exported with")),
+        }
     }
 
     /// Those values cannot be used.
@@ -115,5 +116,34 @@ impl TrtInfer {
             is_same.then(|| StartedModel { model: model.clone(), ..session.clone() })
         });
         ["input-values", "model-info"].iter().for_each(|name| self.obj().notify(name));
+    }
+}
+
+/// A picture of zeros, where the model takes pictures.
+fn black_picture(session: &StartedModel) -> Result<Arc<Tensors>> {
+    let request = &session.model.request;
+    let playing = &session.tensor.desc;
+    // How many frames a clip has may not be known yet.
+    let desc = if playing.dims.is_static() { playing } else { &request.spec.desc };
+    let Some(cuda) = &request.cuda else {
+        let picture = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
+            bytes.fill(0);
+            Ok(())
+        })?;
+        return Ok(Arc::new(Tensors::new(vec![picture], None, None)));
+    };
+    let bytes = desc.bytes().expect("its dimensions are fixed");
+    // Where frames' pictures lie: for other memory another run might be captured.
+    let slots = session.model.slots.clone().filter(|slots| slots.bytes() == bytes);
+    let mut block = slots.unwrap_or_else(|| BatchPool::new(cuda, bytes, 1)).take()?;
+    block.write(&vec![0; bytes])?;
+    Ok(Arc::new(Tensors::new(vec![Tensor::on_device(desc.clone(), block)], None, None)))
+}
+
+/// The element has stopped: a run that these values may have made endless is given up.
+fn end_trial(session: &StartedModel, batcher: &Batcher, handle: &ModelHandle) {
+    let stream = handle.stream();
+    if !batcher.is_idle_within(stream, RUN_LIMIT) && !batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
+        session.model.request.running().run_was_abandoned();
     }
 }

@@ -10,7 +10,7 @@ use super::cancel::CancelToken;
 use super::pace::BatchPace;
 use crate::backends::Interrupted;
 use crate::cuda::driver::Fence;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::model::InputValues;
 use crate::tensor::{Dims, Tensors};
 
@@ -63,6 +63,8 @@ pub(super) struct Batch {
     pub(super) pictures: Vec<Arc<Tensors>>,
     /// What goes into the model besides them.
     pub(super) values: Arc<InputValues>,
+    /// Whether it is of no frames.
+    pub(super) is_trial: bool,
 }
 
 /// A batch that is being run.
@@ -107,6 +109,8 @@ pub(super) struct Request {
     pub(super) picture: Arc<Tensors>,
     /// What goes into the model besides the picture.
     pub(super) values: Arc<InputValues>,
+    /// Whether it is of no frame: the model is tried out.
+    pub(super) is_trial: bool,
     pub(super) outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
 
@@ -157,7 +161,28 @@ impl BatchQueueState {
         let is_alone = self.pace.is_some() && self.run_before().is_none_or(Fence::is_passed);
         self.free_since = None;
         self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests, is_alone };
-        Some(Batch { number, pictures, values })
+        Some(Batch { number, pictures, values, is_trial: false })
+    }
+
+    /// Begins to try the model out with a free runner. It does not count as a batch, nor as a run that is timed.
+    ///
+    /// # Errors
+    /// Where the model was given up.
+    pub(super) fn begin_trial(&mut self, runner: usize, request: &Arc<Request>) -> Result<Batch> {
+        if let Some(error) = &self.given_up {
+            return Err(error.clone());
+        }
+        self.begun += 1;
+        self.free_since = None;
+        let (number, requests) = (self.begun, vec![request.clone()]);
+        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests, is_alone: false };
+        let (pictures, values) = (vec![request.picture.clone()], request.values.clone());
+        Ok(Batch { number, pictures, values, is_trial: true })
+    }
+
+    /// Whether what a runner runs is of no frames.
+    pub(super) fn is_trial(&self, runner: usize) -> bool {
+        self.running[runner].requests.iter().any(|request| request.is_trial)
     }
 
     /// Whether frames of that stream wait for their run.

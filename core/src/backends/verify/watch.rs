@@ -217,6 +217,11 @@ impl ModelInstance for WatchedModel {
         Ok(())
     }
 
+    /// It is no frame, and is not compared.
+    fn try_values(&mut self, values: &Arc<InputValues>, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        self.model.try_values(values, pictures)
+    }
+
     fn only_queues(&self) -> bool {
         self.model.only_queues()
     }

@@ -111,3 +111,78 @@ fn values_that_find_no_memory_are_tried_again() {
         assert_eq!(batches.try_iter().collect::<Vec<_>>(), [(vec![1.0], ",,".to_string())]);
     }
 }
+
+/// Fails with the values of one comma, and finds no memory with those of two.
+struct Picky(Prompted);
+
+impl ModelInstance for Picky {
+    fn only_queues(&self) -> bool {
+        self.0.queues
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        self.0.set_values(values)
+    }
+
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        match &*self.0.text {
+            "," => Err(Error::new(ErrorKind::Run, "It cannot compute with them")),
+            ",," => Err(Error::new(ErrorKind::Run, "Cannot allocate 9 MiB").cause("there is none").out_of_memory(true)),
+            _ => self.0.run(pictures),
+        }
+    }
+}
+
+/// The outcome of a trial with these values.
+fn try_out(batcher: &Batcher, values: &Arc<InputValues>, token: &CancelToken) -> std::result::Result<(), String> {
+    batcher.try_values(u64::MAX, Arc::new(tensors(9.0)), values, token).map_err(|why| match why {
+        Interrupted::Failed(error) => error.message(),
+        Interrupted::Flushing => "left".into(),
+    })
+}
+
+/// Frames that wait for their batch go on waiting for it, with the values that they came with.
+#[test]
+fn values_are_tried_between_batches_and_do_not_count() {
+    for queues in [true, false] {
+        let (sender, batches) = channel();
+        let batcher = Arc::new(Batcher::new(Box::new(Picky(prompted(&sender, queues))), 3, LONG).unwrap());
+        let token = CancelToken::default();
+        let [fails, lacks] = two();
+        let works = Arc::new(InputValues::read(",,,").unwrap());
+        let frames = [1.0, 2.0].map(|picture| submit(&batcher, 0, picture));
+        assert_eq!(try_out(&batcher, &fails, &token), Err("It cannot compute with them.".into()));
+        assert_eq!(try_out(&batcher, &lacks, &token), Err("Cannot allocate 9 MiB: there is none.".into()));
+        assert_eq!(try_out(&batcher, &works, &token), Ok(()));
+        assert_eq!(batches.try_iter().collect::<Vec<_>>(), [(vec![9.0], ",,,".to_string())]);
+        assert_eq!(batcher.counts(), Counts::default());
+        let third = submit(&batcher, 0, 3.0);
+        assert_eq!([&frames[0], &frames[1], &third].map(outcome), [Ok(1.0), Ok(2.0), Ok(3.0)]);
+        assert_eq!(batches.try_iter().collect::<Vec<_>>(), [(vec![1.0, 2.0, 3.0], String::new())]);
+        assert_eq!(batcher.counts(), Counts { batches: 1, frames: 3, late: 0, out_of_memory: 0 });
+        assert_eq!(batcher.stats().read().done, 1);
+    }
+}
+
+#[test]
+fn who_tries_values_may_leave() {
+    let (bench, go) = Bench::parallel::<1>(1);
+    let (batcher, token) = (&bench.batcher, CancelToken::default());
+    let values = Arc::default();
+    thread::scope(|scope| {
+        let trial = scope.spawn(|| try_out(batcher, &values, &token));
+        assert_eq!(bench.batches.recv().unwrap(), [9.0]);
+        batcher.queue.waiters.wait_for(1);
+        token.set_stopped(true);
+        assert_eq!(trial.join().unwrap(), Err("left".into()));
+        assert!(!batcher.is_idle_within(u64::MAX, Duration::ZERO), "the model still works on it");
+        assert_eq!(try_out(batcher, &values, &token), Err("left".into()), "nor does it wait for its turn");
+        go[0].send(()).unwrap();
+        assert!(batcher.is_idle_within(u64::MAX, LONG));
+    });
+    batcher.limit_runs(Duration::from_millis(20));
+    let error = try_out(batcher, &values, &CancelToken::default()).unwrap_err();
+    assert!(error.starts_with("A run of the model has not ended within 0.02 s"), "{error}");
+    assert_eq!(try_out(batcher, &values, &CancelToken::default()), Err(error), "it is given up");
+    go[0].send(()).unwrap();
+}
