@@ -91,11 +91,14 @@ fn classes_are_attached_to_the_frame_and_posted() {
         let hints: Vec<_> = line.notes().into_iter().filter(|note| note.contains("mean=0.485")).collect();
         assert_eq!(hints.len(), usize::from(model == &theirs), "{hints:?}");
     }
-    let mut line = Line::parse(&format!(
-        "trtpreprocess mean=0.5 std=0.5 ! trtinfer model-file={theirs} ! trtnms score-threshold=0"
-    ));
-    assert_classes(&classes(&line.push(frame())), &[("#1", 1, 0.625), ("#2", 2, 0.25), ("#0", 0, 0.125)]);
-    assert!(!line.notes().iter().any(|note| note.contains("mean=0.485")), "the user knows");
+    // What the usual values are, too, if the user says so.
+    for properties in ["mean=0.5 std=0.5", "mean=0 std=1", "mean=0", "std=1"] {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess {properties} ! trtinfer model-file={theirs} ! trtnms score-threshold=0"
+        ));
+        assert_classes(&classes(&line.push(frame())), &[("#1", 1, 0.625), ("#2", 2, 0.25), ("#0", 0, 0.125)]);
+        assert!(!line.notes().iter().any(|note| note.contains("mean=0.485")), "the user knows: {properties}");
+    }
 }
 
 #[test]

@@ -433,6 +433,7 @@ fn frames_stay_until_the_gpu_has_read_them() {
             tiles: Tiles::Frame,
             source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
             transform: InputTransform::default(),
+            is_normalised: false,
             original: None,
             still: None,
             clip: None,

@@ -258,6 +258,27 @@ fn what_is_guessed_of_a_model_is_told_once() {
     }
 }
 
+/// It may be what is used without it.
+#[test]
+fn what_the_user_says_of_the_input_is_not_asked_for() {
+    let model = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, 3], &[0.0, 1.0, 2.0])
+        .save(&scratch("session-input").join("classes.onnx"));
+    let notes = |options: &SessionOptions, transform: Option<InputTransform>| {
+        let mut detector = Detector::open(&model, options, PostprocessOptions::default()).unwrap();
+        transform.into_iter().for_each(|transform| detector.set_transform(transform));
+        detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+        let notes = detector.session().notes().iter();
+        notes.filter(|note| note.message().contains("the normalisation of its input")).count()
+    };
+    let set = |option: fn(&mut SessionOptions)| with(on_cpu(), option);
+    assert_eq!(notes(&on_cpu(), None), 1);
+    assert_eq!(notes(&set(|options| options.mean = Some([0.0; 3])), None), 0);
+    assert_eq!(notes(&set(|options| options.std = Some([1.0; 3])), None), 0);
+    assert_eq!(notes(&on_cpu(), Some(InputTransform::default())), 0);
+}
+
 // ------------------------------------------------------------------ session
 
 #[test]

@@ -57,6 +57,8 @@ struct PreprocessState {
     format: Format,
     /// Of a picture; of a clip, that of one frame.
     spec: InputSpec,
+    /// Whether the user has set its mean or std.
+    is_normalised: bool,
     /// For a model that sees clips, of the stream or of each object.
     clips: Option<StreamClips>,
     tiling: Tiling,
@@ -159,6 +161,7 @@ impl TrtPreprocess {
         Ok(PreprocessState {
             format,
             spec,
+            is_normalised: overrides.is_normalised(),
             clips,
             motion: overrides.motion.filter(|_| !matches!(overrides.tiling, Tiling::Objects(_))).map(MotionFilter::new),
             tiling: overrides.tiling,
@@ -222,6 +225,7 @@ impl TrtPreprocess {
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
+        let is_normalised = state.is_normalised;
         let PreprocessState { format, spec, clips, fixed, motion, preprocessor, tiling, selector, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
@@ -303,7 +307,7 @@ impl TrtPreprocess {
         };
         let original = self.originals.lock().unwrap().of(buffer);
         let none = ModelInputs::none(tiles, source, spec.transform, original);
-        Ok(Payload::Input(Arc::new(ModelInputs { list, clip, ..none })))
+        Ok(Payload::Input(Arc::new(ModelInputs { list, clip, is_normalised, ..none })))
     }
 
     /// Where tensors for the model are to lie.

@@ -144,6 +144,11 @@ impl PreprocessSettings {
 }
 
 impl Overrides {
+    /// Whether the user has set mean or std, whatever to.
+    pub fn is_normalised(&self) -> bool {
+        self.mean.is_some() || self.std.is_some()
+    }
+
     /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer
     /// it is made on that device.
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {

@@ -112,6 +112,8 @@ pub struct Detections<'a> {
 /// ```
 pub struct Detector {
     session: Session,
+    /// Whether the user has chosen the conversion of frames.
+    has_own_transform: bool,
     /// The tensor that frames needed first, where that is not the one of `session`, and where the backend is loaded for one size.
     fitted_spec: Option<InputSpec>,
     /// For that tensor, once there was such a frame.
@@ -188,6 +190,7 @@ impl Detector {
         }
         Detector {
             session,
+            has_own_transform: false,
             fitted_spec: None,
             fitted: None,
             is_fitted: false,
@@ -221,6 +224,7 @@ impl Detector {
     /// trtpreprocess do.
     pub fn set_transform(&mut self, transform: InputTransform) {
         self.session.request.spec.transform = transform;
+        self.has_own_transform = true;
         self.forget_input();
     }
 
@@ -235,6 +239,7 @@ impl Detector {
         let layout = |of: &PostprocessOptions| (of.layout, of.layout_file.clone());
         if layout(&options) != layout(&self.options) {
             self.session.prepare_for(options.head().ok().flatten());
+            self.has_own_transform = false;
             self.forget_input();
         }
         self.options = options;
@@ -510,7 +515,8 @@ impl Detector {
             Some(made) => made,
             None => {
                 let made = Postprocessor::new(self.options.clone(), &model, outputs, letterbox)?;
-                let hints = made.hints(&self.session.request.spec.transform);
+                let is_normalised = self.has_own_transform || self.session.wishes.is_normalised();
+                let hints = made.hints(&self.session.request.spec.transform, is_normalised);
                 tell(&mut self.session.notes, hints);
                 tell(&mut self.session.warnings, made.without_effect(false));
                 let unused = self.session.wishes.without_effect(&self.session.request.spec.transform);

@@ -153,6 +153,11 @@ impl InputWishes {
         transform.shortest_edge = self.shortest_edge;
     }
 
+    /// Whether mean or std is set, whatever to.
+    fn is_normalised(&self) -> bool {
+        self.mean.is_some() || self.std.is_some()
+    }
+
     /// A warning that names the option without effect on pictures that are prepared so, if there is one.
     fn without_effect(&self, transform: &InputTransform) -> Option<Error> {
         (self.shortest_edge != 0 && transform.fit != ResizeMode::CenterCrop).then(|| {

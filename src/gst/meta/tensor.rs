@@ -37,6 +37,8 @@ pub struct ModelInputs {
     pub tiles: Tiles,
     pub source: TensorSource,
     pub transform: InputTransform,
+    /// Whether the user has set its mean or std.
+    pub is_normalised: bool,
     pub original: Option<HeldFrame>,
     /// There is no motion in the frame: nothing was made of it, and the results of an earlier frame hold.
     pub still: Option<StillFrames>,
@@ -48,7 +50,8 @@ pub struct ModelInputs {
 impl ModelInputs {
     /// Nothing was made of the frame.
     pub fn none(tiles: Tiles, source: TensorSource, transform: InputTransform, original: Option<HeldFrame>) -> Self {
-        ModelInputs { list: SmallVec::new(), tiles, source, transform, original, still: None, clip: None }
+        let (list, is_normalised) = (SmallVec::new(), false);
+        ModelInputs { list, tiles, source, transform, is_normalised, original, still: None, clip: None }
     }
 
     /// What the model gets: that of a clip, or of the first picture. `None` where there is nothing of the frame.

@@ -9,7 +9,6 @@ use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::batcher::PendingOutput;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::image::geometry::Letterbox;
-use gsttrt_core::image::transform::InputTransform;
 use gsttrt_core::model::ModelInfo;
 use gsttrt_core::postprocess::{PostprocessOptions, Postprocessor};
 use gsttrt_core::tensor::{Tensor, Tensors};
@@ -19,7 +18,7 @@ use super::super::objects::ObjectResults;
 use super::super::settings::NmsSettings;
 use super::{CAT, NmsState, TrtNms};
 use crate::gst::meta::detection;
-use crate::gst::meta::tensor::{Payload, Tiles};
+use crate::gst::meta::tensor::{ModelInputs, Payload, Tiles};
 use crate::gst::report::Report;
 
 impl TrtNms {
@@ -56,7 +55,7 @@ impl TrtNms {
                 let options = settings.options_for_model()?;
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                *postprocessor = Some(self.postprocessor(options, model, first, &letterbox, &inputs.transform)?);
+                *postprocessor = Some(self.postprocessor(options, model, first, &letterbox, inputs)?);
                 *has_new_classes = true;
                 true
             }
@@ -75,7 +74,7 @@ impl TrtNms {
         model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
-        transform: &InputTransform,
+        inputs: &ModelInputs,
     ) -> Result<Postprocessor, Error> {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
@@ -88,7 +87,8 @@ impl TrtNms {
                 format!("The names of classes are those in {}, not those in {}", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
         }
-        postprocessor.hints(transform).for_each(|hint| self.obj().post_info(&hint));
+        let transform = &inputs.transform;
+        postprocessor.hints(transform, inputs.is_normalised).for_each(|hint| self.obj().post_info(&hint));
         if let Some(usual) = postprocessor.transform_mismatch(transform) {
             let warning = Error::new(
                 ErrorKind::WrongType,

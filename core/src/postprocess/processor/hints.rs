@@ -8,11 +8,13 @@ use crate::image::transform::InputTransform;
 use crate::tensor::DType;
 
 impl Postprocessor {
-    /// What the user may have to set, if neither the model file nor the user contains it.
-    pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
+    /// What the user may have to set, if neither the model file nor the user contains it. `is_normalised`: the user has set mean or std,
+    /// whatever to.
+    pub fn hints(&self, transform: &InputTransform, is_normalised: bool) -> impl Iterator<Item = Error> {
         let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
         let unread = names.into_iter().chain(self.model.metadata_errors());
-        let of_head = [self.input_hint(transform), self.background_hint(), self.layout_hint(), self.label_hint()];
+        let input = self.input_hint(transform).filter(|_| !is_normalised);
+        let of_head = [input, self.background_hint(), self.layout_hint(), self.label_hint()];
         of_head.into_iter().flatten().chain(unread)
     }
 
