@@ -34,7 +34,8 @@ pub(super) fn find(
     }
     let unfit = || {
         let (keypoints, prototypes) = (keypoints_of(format, hints), prototypes_of(format, outputs));
-        wrong(format!("it reads {}, and there is {}{keypoints}{prototypes}", format.expects(), list(outputs)))
+        let levels = cells_of_levels(format, hints);
+        wrong(format!("it reads {}, and there is {}{keypoints}{prototypes}{levels}", format.expects(), list(outputs)))
     };
     let found = if format.has_levels() {
         by_levels(format, outputs, hints).ok_or_else(unfit)?
@@ -198,6 +199,22 @@ fn check_counts(found: &HeadMatch) -> std::result::Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// How many rows the outputs of each stride have, in words.
+fn cells_of_levels(format: &HeadFormat, hints: &ModelHints) -> String {
+    let Some((grid, input)) = format.sizes.grid.as_ref().filter(|_| format.has_levels()).zip(hints.input) else {
+        return String::new();
+    };
+    let rows = grid.strides.iter().map(|&stride| {
+        let (columns, rows) = (input.0.div_ceil(stride), input.1.div_ceil(stride));
+        format!("{columns}x{rows} cells of the stride {stride}")
+    });
+    let rows = rows.collect::<Vec<_>>().join(", ");
+    format!(
+        "; with the grid of the file, its input of {}x{} has {rows}, with {} anchors each",
+        input.0, input.1, grid.anchors
+    )
 }
 
 /// As many rows as the grid has cells.

@@ -395,16 +395,7 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
                 return Err(columns.error(at, "boxes in cells go with classes or logits, and not with class ids"));
             }
             None => return Err(columns.error(at, format!("boxes in cells need {example}"))),
-            Some(StrideGrid { priors, .. }) if priors.is_empty() == (encoding == BoxEncoding::PriorOffsets) => {
-                let what =
-                    "boxes as prior-offsets, and no others, need priors: the sides of the prior boxes, like [16, 32]";
-                return Err(columns.error(draft.grid_at, what));
-            }
-            Some(StrideGrid { boxes, .. }) if boxes.is_empty() == (encoding == BoxEncoding::PriorLogits) => {
-                let what = "boxes as prior-logits, and no others, need priors with width and height, like [[10, 13], [16, 30]]";
-                return Err(columns.error(draft.grid_at, what));
-            }
-            Some(_) => {}
+            Some(grid) => check_priors(columns, grid, encoding)?,
         }
     }
     if let Some(output) = columns.find(|column| column == Column::CellKeypoints)
@@ -434,6 +425,32 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
         return Err(columns.error(output.at, what));
     }
     Ok(())
+}
+
+/// Each of the encodings of boxes in cells has priors of its own, or none.
+fn check_priors(columns: &BoxColumns, grid: &StrideGrid, encoding: BoxEncoding) -> Result<()> {
+    let has = match (grid.priors.is_empty(), grid.boxes.is_empty()) {
+        (true, true) => "there are none",
+        (false, _) => "here they are single numbers",
+        (true, false) => "here they are width and height",
+    };
+    let what = match encoding {
+        BoxEncoding::PriorOffsets if grid.priors.is_empty() => {
+            format!(
+                "boxes as prior-offsets need priors: the side of the square around each anchor, like [16, 32]; {has}"
+            )
+        }
+        BoxEncoding::PriorLogits if grid.boxes.is_empty() => {
+            format!(
+                "boxes as prior-logits need priors: width and height of each anchor, like [[10, 13], [16, 30]]; {has}"
+            )
+        }
+        BoxEncoding::PriorOffsets | BoxEncoding::PriorLogits => return Ok(()),
+        _ if grid.priors.is_empty() && grid.boxes.is_empty() => return Ok(()),
+        _ => "priors are for boxes as prior-offsets or prior-logits. Leave them out, or choose one of these encodings"
+            .into(),
+    };
+    Err(columns.error(columns.draft.priors_at, what))
 }
 
 /// What objects of a task have besides a box.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the numbers of a row are, in order or by their places.
 
+use std::ops::RangeInclusive;
+
 use toml::de::DeValue;
 
 use super::table::{KeyReader, LayoutText, must_be, whole, word};
@@ -348,7 +350,12 @@ impl Row<'_> {
     }
 }
 
-/// Whole numbers of a list, from the least that there may be.
-pub(super) fn whole_list(text: LayoutText, key: &str, list: &[(usize, &DeValue)], least: i64) -> Result<Vec<i64>> {
-    list.iter().map(|&(at, value)| whole(text, at, key, value, least..=1 << 30)).collect()
+/// Whole numbers of a list, in that range.
+pub(super) fn whole_list(
+    text: LayoutText,
+    key: &str,
+    list: &[(usize, &DeValue)],
+    range: RangeInclusive<i64>,
+) -> Result<Vec<i64>> {
+    list.iter().map(|&(at, value)| whole(text, at, key, value, range.clone())).collect()
 }

@@ -74,6 +74,7 @@ pub(super) struct LayoutDraft<'a> {
     pub task_at: usize,
     pub suppress_at: usize,
     pub grid_at: usize,
+    pub priors_at: usize,
     pub keypoints_at: usize,
     pub anomaly_at: usize,
 }
@@ -127,6 +128,7 @@ impl<'a> LayoutDraft<'a> {
             task_at: keys.place("task"),
             suppress_at: keys.place("suppression"),
             grid_at: keys.place("grid"),
+            priors_at: keys.table("grid", &GRID)?.map_or(0, |keys| keys.place("priors")),
             keypoints_at: keys.place("keypoints"),
             anomaly_at: keys.place("anomaly"),
         })
@@ -200,13 +202,12 @@ fn input(keys: &KeyReader) -> Result<InputTransform> {
 fn grid(keys: &KeyReader) -> Result<StrideGrid> {
     let list = keys.list("strides", MAX_STRIDES)?;
     let list = list.ok_or_else(|| keys.missing("strides", "pixels of a cell, like strides = [8, 16, 32]"))?;
-    let numbers = whole_list(keys.text, "a stride", &list, 1)?;
+    let numbers = whole_list(keys.text, "a stride", &list, 1..=MAX_STRIDE)?;
     let mut strides: Vec<u32> = Vec::new();
     for (&(at, _), number) in list.iter().zip(numbers) {
         let stride = number as u32;
-        if number > MAX_STRIDE || strides.contains(&stride) {
-            let what = format!("the stride {number} is there twice, or more than {MAX_STRIDE}");
-            return Err(keys.text.error(at, what));
+        if strides.contains(&stride) {
+            return Err(keys.text.error(at, format!("the stride {number} is there twice")));
         }
         strides.push(stride);
     }
@@ -217,8 +218,11 @@ fn grid(keys: &KeyReader) -> Result<StrideGrid> {
     let wanted = strides.len() * anchors as usize;
     let list = keys.list("priors", MAX_STRIDES * 64)?.unwrap_or_default();
     if !list.is_empty() && list.len() != wanted {
-        let what =
-            format!("priors has {} entries, and there are {wanted}: one for each anchor of each stride", list.len());
+        let (has, strides) = (list.len(), strides.len());
+        let what = format!(
+            "priors has {has} entries, and needs {wanted}: one for each anchor of each stride, and there are {strides} strides with {anchors} \
+             anchors. Correct anchors, or the list"
+        );
         return Err(keys.text.error(keys.place("priors"), what));
     }
     let scales = scales(keys, strides.len())?;
@@ -290,11 +294,14 @@ fn anomaly(keys: &KeyReader) -> Result<AnomalyRange> {
     let min = number("min", "min, or pred_scores.min, in the metadata.json of Anomalib 1")?;
     let max = number("max", "max, or pred_scores.max, in the metadata.json of Anomalib 1")?;
     let range = max - min;
-    if range <= 0.0 || !range.is_finite() {
-        let what = format!("min is {min} and max {max}: max must be greater, and their difference a finite number");
-        return Err(keys.text.error(keys.place("max"), what));
-    }
-    Ok(AnomalyRange { image_threshold, pixel_threshold: keys.number("pixel-threshold")?, min, max })
+    let what = match range {
+        range if range <= 0.0 => format!("min is {min} and max {max}: max must be greater"),
+        range if !range.is_finite() => {
+            format!("min is {min:e} and max {max:e}: their difference must be a finite number, up to 3.4e38")
+        }
+        _ => return Ok(AnomalyRange { image_threshold, pixel_threshold: keys.number("pixel-threshold")?, min, max }),
+    };
+    Err(keys.text.error(keys.place("max"), what))
 }
 
 fn outputs(keys: &KeyReader, shape: Option<KeypointShape>, counts: &mut ColumnCounts) -> Result<Vec<OutputDraft>> {
@@ -345,7 +352,7 @@ fn output(keys: &KeyReader, keypoints: Option<KeypointShape>, counts: &mut Colum
 
 /// The dimensions that the output has in the model that the file is for.
 fn shape(keys: &KeyReader, list: &[(usize, &toml::de::DeValue)], dims: &[Dim]) -> Result<Vec<i64>> {
-    let numbers = whole_list(keys.text, "a dimension of shape", list, -1)?;
+    let numbers = whole_list(keys.text, "a dimension of shape", list, -1..=1 << 30)?;
     if numbers.len() != dims.len() {
         let what = format!("shape has {} dimensions, and dims has {}", numbers.len(), dims.len());
         return Err(keys.text.error(keys.place("shape"), what));

@@ -91,17 +91,22 @@ impl<'a> KeyReader<'a> {
 
     pub fn number(&self, key: &str) -> Result<Option<f32>> {
         let Some((at, value)) = self.value(key) else { return Ok(None) };
-        number(value).map(Some).ok_or_else(|| self.text.error(at, must_be(key, value, "a finite number")))
+        number(value).map(Some).ok_or_else(|| self.text.error(at, must_be(key, value, wanted_number(value))))
     }
 
     /// Three numbers.
     pub fn triple(&self, key: &str) -> Result<Option<[f32; 3]>> {
         let Some((at, value)) = self.value(key) else { return Ok(None) };
-        let numbers = value.as_array().map(|list| list.iter().map(|each| number(each.get_ref())).collect::<Vec<_>>());
-        match numbers.as_deref() {
-            Some(&[Some(a), Some(b), Some(c)]) => Ok(Some([a, b, c])),
-            _ => Err(self.text.error(at, must_be(key, value, "three numbers, like [0.485, 0.456, 0.406]"))),
+        let mut numbers = [0.0; 3];
+        let Some(list) = value.as_array().filter(|list| list.len() == numbers.len()) else {
+            return Err(self.text.error(at, must_be(key, value, "three numbers, like [0.485, 0.456, 0.406]")));
+        };
+        for (place, each) in numbers.iter_mut().zip(list.iter()) {
+            let value = each.get_ref();
+            let wrong = || must_be(&format!("a number of {key}"), value, wanted_number(value));
+            *place = number(value).ok_or_else(|| self.text.error(each.span().start, wrong()))?;
         }
+        Ok(Some(numbers))
     }
 
     /// A list of at most `limit` values, each with its place.
@@ -160,6 +165,20 @@ pub(super) fn number(value: &DeValue) -> Option<f32> {
         _ => None,
     };
     text.filter(|number: &f32| number.is_finite())
+}
+
+/// What a value has to be that [`number`] does not take.
+fn wanted_number(value: &DeValue) -> &'static str {
+    let text = match value {
+        DeValue::Float(number) => number.as_str(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+        DeValue::Integer(_) => return "a decimal number",
+        _ => return "a number",
+    };
+    if ["inf", "nan"].iter().any(|word| text.contains(word)) {
+        return "a finite number";
+    }
+    "a number from -3.4e38 to 3.4e38"
 }
 
 pub(super) fn must_be(key: &str, value: &DeValue, wanted: &str) -> String {

@@ -100,10 +100,40 @@ fn what_is_wrong_has_its_line_and_the_nearest_word() {
         ("[[output]]", "[input]\nscale = 0\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
         ("[[output]]", "[input]\nscale = -0.0\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
         ("[[output]]", "[input]\nscale = 1e-60\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
-        ("[[output]]", "[input]\nscale = 1e39\n[[output]]", "line 6: scale is 1e39, and must be a finite number"),
-        ("[[output]]", "[input]\nmean = [0, nan, 0]\n[[output]]", "line 6: mean is a list, and must be three numbers"),
+        (
+            "[[output]]",
+            "[input]\nscale = 1e39\n[[output]]",
+            "line 6: scale is 1e39, and must be a number from -3.4e38 to 3.4e38",
+        ),
+        (
+            "[[output]]",
+            "[input]\nmean = [0, nan, 0]\n[[output]]",
+            "line 6: a number of mean is nan, and must be a finite",
+        ),
         ("[[output]]", "[input]\npad = 1\nscale = 3e38\n[[output]]", "line 7: a pixel of 255 becomes no finite number"),
         ("[[output]]", "[input]\nstd = [1, 1, 1e-40]\n[[output]]", "line 6: a pixel of 255 becomes no finite number"),
+        (
+            "[[output]]",
+            "[input]\nscale = 1e308\n[[output]]",
+            "line 6: scale is 1e308, and must be a number from -3.4e38",
+        ),
+        ("[[output]]", "[input]\nscale = \"1\"\n[[output]]", "line 6: scale is the text “1”, and must be a number"),
+        ("[[output]]", "[input]\nmean = [0, 0]\n[[output]]", "line 6: mean is a list, and must be three numbers, like"),
+        (
+            "[[output]]",
+            "[input]\nmean = [\n0,\n1e308, 0]\n[[output]]",
+            "line 8: a number of mean is 1e308, and must be a number from -3.4e38",
+        ),
+        (
+            "[[output]]",
+            "[grid]\nstrides = [2048]\n[[output]]",
+            "line 6: a stride is 2048, and must be a whole number from 1 to 1024",
+        ),
+        (
+            "[[output]]",
+            "[grid]\nstrides = [8, 99999999999999]\n[[output]]",
+            "line 6: a stride is 99999999999999, and must be a whole number from 1 to 1024",
+        ),
         (
             "[[output]]",
             "[input]\nmean = [3e38, 0, 0]\nstd = [0.1, 1, 1]\n[[output]]",
@@ -197,15 +227,20 @@ fn what_does_not_go_together_is_refused() {
         (output("", levels), "outputs for each stride need [grid]"),
         (
             format!("[grid]\nstrides = [8]\npriors = [16]\n{}", output("", levels)).replace("corners", "corner-edges"),
-            "and no others, need priors",
+            "line 6: priors are for boxes as prior-offsets or prior-logits. Leave",
         ),
         (
             format!("[grid]\nstrides = [8]\n{}", output("", levels)).replace("corners", "prior-offsets"),
-            "and no others, need priors",
+            "like [16, 32]; there are none",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [[16, 9]]\n{}", output("", levels))
+                .replace("corners", "prior-offsets"),
+            "line 6: boxes as prior-offsets need priors: the side of the square around each anchor, like [16, 32]; here they are width",
         ),
         (
             format!("[grid]\nstrides = [8]\nanchors = 2\npriors = [16]\n{}", output("", levels)),
-            "and there are 2: one for",
+            "line 7: priors has 1 entries, and needs 2: one for each anchor of each stride, and there are 1 strides with 2 anchors",
         ),
         (format!("[grid]\nstrides = [8]\npriors = [0]\n{}", output("", levels)), "the side of a prior box is 0"),
         (
@@ -224,11 +259,11 @@ fn what_does_not_go_together_is_refused() {
         ),
         (
             format!("[grid]\nstrides = [8]\npriors = [16]\n{}", output("", levels)).replace("corners", "prior-logits"),
-            "and no others, need priors",
+            "line 6: boxes as prior-logits need priors: width and height of each anchor, like [[10, 13], [16, 30]]; here they are single",
         ),
         (
             format!("[grid]\nstrides = [8]\n{}", output("", levels)).replace("corners", "prior-logits"),
-            "need priors with width and height, like [[10, 13], [16, 30]]",
+            "like [[10, 13], [16, 30]]; there are none",
         ),
         (
             format!("[grid]\nstrides = [8]\npriors = [[16]]\n{}", output("", levels)),
@@ -363,7 +398,12 @@ fn raw_scores_have_thresholds_and_a_range() {
             &[score],
             "line 6: min is 2 and max 2: max must be greater",
         ),
-        ("anomaly", "image-threshold = 1\nmin = -3e38\nmax = 3e38", &[score], "their difference a finite number"),
+        (
+            "anomaly",
+            "image-threshold = 1\nmin = -3e38\nmax = 3e38",
+            &[score],
+            "line 6: min is -3e38 and max 3e38: their difference must be a finite number",
+        ),
         (
             "anomaly",
             "image-threshold = nan\nmin = 1\nmax = 2",
@@ -449,6 +489,23 @@ fn a_file_for_another_model_is_refused() {
     let error = recognise(Some(of_text("b", apart).unwrap()), &outputs, &at(640)).unwrap_err();
     let says = "a row of the output scores f32 1x100x3 has 3 numbers, and the columns in the file 2 (classes 2). Add";
     assert!(error.message().contains(says), "{error}");
+}
+
+#[test]
+fn outputs_of_another_grid_are_told_with_the_cells_of_the_file() {
+    let text = "name = \"own\"\ntask = \"detect\"\nsuppression = \"iou\"\n[grid]\nstrides = [16, 32]\nanchors = 3\n\
+                priors = [[10, 13], [16, 30], [33, 23], [30, 61], [62, 45], [59, 119]]\n[[output]]\n\
+                dims = [\"batch\", \"columns\", \"cells\"]\n\
+                columns = [{ column = \"box\", encoding = \"prior-logits\" }, \"objectness-logit\", \"classes\"]\n";
+    let head = of_text("a", text).unwrap();
+    recognise(Some(head), &model(&["a f32 1x21x4x4", "b f32 1x21x2x2"]), &at(64)).unwrap();
+    for outputs in
+        [&["a f32 1x21x8x8", "b f32 1x21x2x2"][..], &["b f32 1x21x2x2"], &["a f32 1x20x4x4", "b f32 1x20x2x2"]]
+    {
+        let message = recognise(Some(head), &model(outputs), &at(64)).unwrap_err().message();
+        let says = "its input of 64x64 has 4x4 cells of the stride 16, 2x2 cells of the stride 32, with 3 anchors each";
+        assert!(message.starts_with("The model's outputs do not fit a (own): ") && message.contains(says), "{message}");
+    }
 }
 
 #[test]
