@@ -42,10 +42,23 @@ pub fn cannot_write(what: impl Display, error: &io::Error) -> Failure {
             " Give a place to which this user may write."
         }
         io::ErrorKind::NotFound => " Its folder is not there: make it first.",
+        io::ErrorKind::NotADirectory => " A part of its path is a file: give a place in a folder.",
+        io::ErrorKind::InvalidFilename => " Give a shorter name.",
         io::ErrorKind::FileTooLarge => " Write to a disk that takes such large files, or raise the limit (ulimit -f).",
         _ => "",
     };
     format!("Cannot write {what}: {error}.{remedy}").into()
+}
+
+/// The same of a file that is to be made there.
+pub fn cannot_make(path: &Path, error: &io::Error) -> Failure {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
+        // As in /proc, where it is not for want of a right.
+        let (path, folder) = (path.display(), folder.display());
+        return format!("Cannot write {path}: no file can be made in {folder}. Give a place in another folder.").into();
+    }
+    cannot_write(path.display(), error)
 }
 
 /// The same of a folder. There may be a file in its way, or no disk at all, as in /proc.
@@ -127,6 +140,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_made_is_told_with_a_remedy() {
+        let folder = crate::scratch::scratch("cannot-make");
+        for (path, said) in [
+            (PathBuf::from("/proc/found.parquet"), "no file can be made in /proc. Give a place in another folder."),
+            (folder.join("none/found.parquet"), "Its folder is not there: make it first."),
+            (PathBuf::from("/dev/null/found.parquet"), "A part of its path is a file: give a place in a folder."),
+            (folder.join("a".repeat(250)), "Give a shorter name."),
+        ] {
+            let error = create_part(&path).unwrap_err();
+            let failure = cannot_make(&path, &error).to_string();
+            assert!(failure.starts_with(&format!("Cannot write {}: ", path.display())), "{failure}");
+            assert!(failure.ends_with(said), "{failure}");
+        }
+    }
+
+    #[test]
     fn a_link_stays_and_its_file_is_replaced() {
         let folder = crate::scratch::scratch("replaceable");
         let (file, link) = (folder.join("file"), folder.join("link"));
@@ -166,6 +195,8 @@ mod tests {
             (libc::EACCES, "Give a place to which this user may write."),
             (libc::EROFS, "Give a place to which this user may write."),
             (libc::ENOENT, "Its folder is not there: make it first."),
+            (libc::ENOTDIR, "A part of its path is a file: give a place in a folder."),
+            (libc::ENAMETOOLONG, "Give a shorter name."),
             (libc::EIO, "Cannot write a.mp4: Input/output error (os error 5)."),
         ] {
             let failure = cannot_write("a.mp4", &io::Error::from_raw_os_error(number)).to_string();

@@ -16,7 +16,7 @@ use super::show::Screen;
 use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::output::{cannot_make_folder, cannot_write, create_part, finish_part, part};
+use crate::output::{cannot_make, cannot_make_folder, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::source::{path_text, still};
 
@@ -233,6 +233,6 @@ impl ImageRun<'_> {
             let finished = file.write_all(&bytes).and_then(|()| finish_part(&to));
             finished.inspect_err(|_| drop(std::fs::remove_file(part(&to))))
         });
-        written.map_err(|error| cannot_write(to.display(), &error))
+        written.map_err(|error| cannot_make(&to, &error))
     }
 }

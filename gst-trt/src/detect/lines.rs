@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{cannot_write, create_part, finish_part, is_stream, part, replaceable};
+use crate::output::{cannot_make, cannot_write, create_part, finish_part, is_stream, part, replaceable};
 
 /// JSON lines, written to a file that gets its name once it is whole, or to stdout, a device or a pipe. Frames of several sources
 /// may write.
@@ -27,7 +27,7 @@ struct Writer {
 impl JsonLines {
     /// `-` is stdout.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let unwritten = |error: io::Error| cannot_write(path.display(), &error);
+        let unwritten = |error: io::Error| cannot_make(path, &error);
         let (to, path): (Box<dyn Write + Send>, _) = if path == Path::new("-") {
             (Box::new(io::LineWriter::new(io::stdout())), None)
         } else if is_stream(path) {

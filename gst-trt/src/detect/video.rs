@@ -18,7 +18,7 @@ use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::frame_times;
-use crate::output::{cannot_write, create_part, finish_part, part};
+use crate::output::{cannot_make, cannot_write, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
 use crate::source::{ReadOptions, VideoAddress, whole};
@@ -122,7 +122,7 @@ fn pipeline(
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);
     if let Some(output) = output {
-        create_part(output).map_err(|error| cannot_write(output.display(), &error))?;
+        create_part(output).map_err(|error| cannot_make(output, &error))?;
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
         frame_times::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gsttrt_core::gallery::GalleryEntry;
 
 use crate::failure::Failure;
-use crate::output::{cannot_write, create_part, finish_part, part, replaceable};
+use crate::output::{cannot_make, cannot_write, create_part, finish_part, part, replaceable};
 
 /// Where the names are.
 pub fn names_of(array: &Path) -> PathBuf {
@@ -21,7 +21,7 @@ pub fn write(path: &Path, entries: &[GalleryEntry]) -> Result<(), Failure> {
     let files = [(replaceable(path)?, array(entries)), (replaceable(&names_of(path))?, names.into_bytes())];
     let written = files.iter().try_for_each(|(file, bytes)| {
         let made = create_part(file).and_then(|mut made| made.write_all(bytes).and_then(|()| made.sync_all()));
-        made.map_err(|error| cannot_write(file.display(), &error))
+        made.map_err(|error| cannot_make(file, &error))
     });
     let finished = written.and_then(|()| {
         files.iter().try_for_each(|(file, _)| finish_part(file).map_err(|error| cannot_write(file.display(), &error)))

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gsttrt_publish::record::FrameRecord;
 
 use crate::failure::Failure;
-use crate::output::{cannot_write, create_part, finish_new_part, part, replaceable};
+use crate::output::{cannot_make, cannot_write, create_part, finish_new_part, part, replaceable};
 use columns::{Cell, ParquetFile, unwritten};
 use rows::RowMaker;
 
@@ -53,7 +53,7 @@ impl ParquetTable {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(format!("Cannot write {shown}: there is no folder {}. Make it first.", folder.display()).into());
         }
-        let file = create_part(&path).map_err(|error| cannot_write(shown, &error))?;
+        let file = create_part(&path).map_err(|error| cannot_make(&path, &error))?;
         Self::of(path, Box::new(file), subject)
     }
 
@@ -199,6 +199,7 @@ mod tests {
             (folder.join("none/found.parquet"), "there is no folder"),
             (PathBuf::from("-"), "Cannot write Parquet to standard output"),
             (PathBuf::from("/dev/null"), "it is a device or a pipe"),
+            (PathBuf::from("/proc/found.parquet"), "no file can be made in /proc. Give a place in another folder."),
         ] {
             let failure = ParquetTable::create(&path, RowSubject::Objects).err().unwrap().to_string();
             assert!(failure.contains(part), "{failure}");
