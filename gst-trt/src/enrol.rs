@@ -201,7 +201,13 @@ impl Eyes {
     fn open(args: &EnrolArgs, model: &Path) -> Result<Self, Failure> {
         let has_layout = args.options.split_whitespace().any(|word| word.starts_with("layout"));
         let own: Vec<String> = (!has_layout).then(|| "layout=embed".to_string()).into_iter().collect();
-        let finder = |file: &PathBuf| Ok::<_, Failure>((open(args, file, &[], &args.detector_options)?, file.clone()));
+        let finder = |file: &PathBuf| {
+            let detector = open(args, file, &[], &args.detector_options)?;
+            match detector.layout() {
+                Some(layout) if !layout.has_boxes() => Err(no_objects(file, layout.name)),
+                _ => Ok((detector, file.clone())),
+            }
+        };
         Ok(Eyes {
             vectors: open(args, model, &own, &args.options)?,
             finder: args.detector.as_ref().map(finder).transpose()?,
@@ -237,6 +243,14 @@ fn open(args: &EnrolArgs, model: &Path, own: &[String], options: &str) -> Result
         options.backend = BackendPreference::from(word);
     }
     Ok(Detector::open(model, &options, postprocess)?)
+}
+
+/// The detector is none.
+fn no_objects(detector: &Path, layout: &str) -> Failure {
+    let detector = detector.display();
+    let remedy = "Give --detector a model that finds faces or things, or leave it out: whole pictures are taken then. If the layout is \
+                  wrong, set layout in --detector-options";
+    format!("{detector} finds no objects: its outputs are those of the layout {layout}. {remedy}.").into()
 }
 
 /// The one that a detector has found in a picture, as trtpreprocess cuts it with align=face.

@@ -207,6 +207,22 @@ fn a_detector_cuts_out_the_one_that_is_meant() {
     }
 }
 
+/// Before a picture is read.
+#[test]
+fn a_detector_that_finds_no_objects_is_refused() {
+    let folder = scratch("enrol-no-detector");
+    embedder(&folder.join("reid.onnx"));
+    classifier(&folder.join("classes.onnx"), "bright", "dark");
+    std::fs::write(folder.join("broken.png"), "no picture").unwrap();
+    let args = ["enrol", "Ada", "broken.png", "-m", "reid.onnx", "-g", "people.jsonl", "--detector", "classes.onnx"];
+    let output = run(&folder, &args);
+    let said = [
+        "classes.onnx finds no objects: its outputs are those of the layout classify. Give --detector a model that finds",
+    ];
+    expect_failure(&output, &args, &said);
+    assert!(!text(&output.stderr).contains("broken.png") && !folder.join("people.jsonl").exists());
+}
+
 #[test]
 fn what_is_wrong_with_the_model_is_said_once() {
     let folder = scratch("enrol-model");

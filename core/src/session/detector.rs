@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{PostprocessOptions, Session, SessionOptions, tell};
 use crate::error::Result;
+use crate::heads::{HeadFormat, recognise};
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
@@ -212,6 +213,18 @@ impl Detector {
 
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// What the outputs of the model are, where that is known before the first frame.
+    #[doc(hidden)]
+    pub fn layout(&self) -> Option<&'static HeadFormat> {
+        let (_, height, width) = self.session.request.spec.chw();
+        let mut hints = self.session.model().hints((width as u32, height as u32));
+        if let Some(labels) = self.options.labels().ok()? {
+            hints.classes = (!labels.is_empty()).then_some(labels.len());
+        }
+        hints.background = self.options.background_class;
+        recognise(self.options.head().ok()?, &self.session.outputs, &hints).ok()
     }
 
     /// How a frame is converted to the model's input; by default as the model file has it, or as models of the layout in the
