@@ -152,8 +152,8 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     }
     drop(task);
     // With a folder the same command can be given again.
-    file::change(&args.gallery, |known| args.folder.is_none() || !seen.contains(known), &entries)?;
-    let all = file::read(&args.gallery)?;
+    let keeps = |known: &str| args.folder.is_none() || !seen.contains(known);
+    let all = file::change_and_keep(&args.gallery, keeps, &entries)?.gallery;
     if let Some(warning) = file::shared_vector_of(&args.gallery, &all, |name| seen.contains(name)) {
         print_error(&format!("Warning: {}", warning.message()));
     }

@@ -78,7 +78,13 @@ pub fn shared_vector_of(path: &Path, gallery: &Gallery, is_new: impl Fn(&str) ->
 /// As [`read`]; `Settings`, where the entries have other dimensions than the vectors that are there; `Run`, where the file
 /// cannot be written. The file is as it was then.
 pub fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<usize> {
-    change_within(path, keeps, added, CHANGE_WAIT)?.map(|change| change.left_out).ok_or_else(|| busy(path))
+    change_and_keep(path, keeps, added).map(|change| change.left_out)
+}
+
+/// The same, with the gallery as it is then: the file need not be read again.
+#[doc(hidden)]
+pub fn change_and_keep(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<GalleryChange> {
+    change_within(path, keeps, added, CHANGE_WAIT)?.ok_or_else(|| busy(path))
 }
 
 /// What a change has done.
@@ -427,6 +433,12 @@ mod tests {
         assert_eq!(change(&file, |_| false, &[]).unwrap(), 1);
         assert_eq!(fs::read(&file).unwrap(), b"");
         assert!(read(&file).unwrap().is_empty());
+        change(&file, all, &[entry("ada", &[1.0, 0.0]), entry("bob", &[0.0, 1.0])]).unwrap();
+        let changed = change_and_keep(&file, |name| name != "ada", &[entry("eve", &[1.0, 1.0])]).unwrap();
+        let gallery = read(&file).unwrap();
+        assert_eq!((changed.left_out, gallery.names()), (1, &["bob".to_string(), "eve".into()][..]));
+        let same = (changed.gallery.names(), changed.gallery.len(), changed.gallery.dims());
+        assert_eq!(same, (gallery.names(), gallery.len(), gallery.dims()));
     }
 
     #[test]

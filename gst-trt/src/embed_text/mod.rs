@@ -86,8 +86,8 @@ pub fn run(args: &EmbedTextArgs) -> Result<Status, Failure> {
     let is_array = is_array(&args.output)?;
     let wanted = wanted(args, is_array)?;
     let templates = phrases::templates(&args.templates)?;
-    if !is_array && args.output.exists() {
-        file::read(&args.output)?; // before the work, not after it
+    if !is_array {
+        file::check_change(&args.output)?; // before the work, not after it
     }
     let path = match &args.tokenizer {
         Some(path) => path.clone(),
@@ -251,8 +251,7 @@ fn mean(vectors: &[&[f32]]) -> Option<Vec<f32>> {
 
 fn save_gallery(args: &EmbedTextArgs, entries: &[GalleryEntry]) -> Result<(), Failure> {
     let is_other = |name: &str| entries.iter().all(|entry| entry.name != name);
-    file::change(&args.output, is_other, entries)?;
-    let all = file::read(&args.output)?;
+    let all = file::change_and_keep(&args.output, is_other, entries)?.gallery;
     let (count, dims, gallery) = (counted(entries.len(), "vector"), all.dims(), args.output.display());
     let (vectors, names) = (counted(all.len(), "vector"), counted(all.names().len(), "name"));
     print(&format!("{count} of {dims} numbers written to {gallery}, which has {vectors} of {names}"))
