@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use common::models::{classifier, embedder, inner, reader};
-use common::onnx::{F32, Graph};
+use common::onnx::{F32, Graph, int, ints};
 use common::terminal::in_terminal;
 use common::{command, expect_failure, files, launch, lines, picture, pixels, sample, scratch, shapes, succeed, text};
 use gst::prelude::*;
@@ -226,6 +226,46 @@ fn frames_without_objects_are_held_like_others() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     for (number, line) in lines(&folder.join("sample-boxes.jsonl")).into_iter().enumerate() {
         assert_eq!((line["held"] == true, &line["detections"]), (number % 50 != 0, &serde_json::json!([])), "{line}");
+    }
+}
+
+/// What a pipeline publishes says the same of each frame: whether its results are those of an earlier one.
+#[test]
+fn lines_of_a_pipeline_hold_the_same_frames() {
+    const FRAMES: usize = 7;
+    let folder = scratch("detect-held");
+    let clip = folder.join("clip.avi");
+    launch(&format!(
+        "videotestsrc num-buffers={FRAMES} ! video/x-raw,width=64,height=64,framerate=30/1 ! jpegenc ! avimux ! filesink location={}",
+        clip.display()
+    ));
+    let depth = Graph::new()
+        .input("images", F32, &["1", "3", "16", "16"])
+        .node("ReduceMean", &["images"], &["depth"], vec![ints("axes", &[1]), int("keepdims", 1)])
+        .output("depth", F32, &["1", "1", "16", "16"])
+        .save(&folder.join("depth.onnx"));
+    let [program, pipeline] = ["program.jsonl", "pipeline.jsonl"].map(|name| folder.join(name));
+    let held = |file: &Path| lines(file).iter().map(|line| line["held"].as_bool().unwrap()).collect::<Vec<_>>();
+    for (model, nms) in [
+        (inner(&folder.join("box.onnx"), "cup"), ""),
+        (classifier(&folder.join("classes.onnx"), "bright", "dark"), ""),
+        (embedder(&folder.join("vector.onnx")), "layout=embed"),
+        (reader(&folder.join("reader.onnx")), ""),
+        (depth, "layout=depth"),
+    ] {
+        let more =
+            ["--no-video", "--backend", "rten", "--infer", "interval=3", "--nms", nms, "--json", "program.jsonl"];
+        let output = detect(&folder, "clip.avi", &model, &more);
+        assert!(output.status.success(), "{model}: {}", text(&output.stderr));
+        let _ = std::fs::remove_file(&pipeline); // lines are added to a file that is there
+        launch(&format!(
+            "filesrc location={} ! decodebin ! videoconvert ! trtpreprocess ! trtinfer backend=rten interval=3 model-file={model} \
+             ! trtnms {nms} ! trtpublish location={} add-empty-results=true ! fakesink",
+            clip.display(),
+            pipeline.display()
+        ));
+        let wanted: Vec<bool> = (0..FRAMES).map(|frame| frame % 3 != 0).collect();
+        assert_eq!([held(&program), held(&pipeline)], [wanted.clone(), wanted], "{model}");
     }
 }
 
