@@ -11,12 +11,16 @@ OUT is for input-values of trtinfer, as in input-values=txt_feats=words.npy. MOD
     open_clip:ViT-B-32/openai       a model of open_clip and its weights
     text.onnx                       a text model in ONNX with its tokenizer.json in the same folder, by onnxruntime and tokenizers
 
-It needs NumPy and the package that loads MODEL. The detector itself needs neither: the files can be made on another machine."""
+It needs NumPy and what loads MODEL: ultralytics, transformers and torch, open_clip_torch, or onnxruntime and tokenizers. pip install brings
+them. The detector itself needs none of them: the files can be made on another machine."""
 import argparse
 import pathlib
 import sys
 
-import numpy
+try:
+    import numpy
+except ImportError as missing:
+    sys.exit(f"Error: {missing}. The vectors are an array of NumPy: pip install numpy")
 
 # What fills the array up, as YOLO-World's own demo does, and its name.
 BLANK, UNNAMED = " ", "-"
