@@ -333,7 +333,8 @@ fn words_become_vectors_and_names() {
     std::fs::create_dir(&without).unwrap();
     std::fs::write(without.join("numpy.py"), "raise ImportError('No module named numpy')").unwrap();
     let mut python = Command::new("/usr/bin/python3");
-    let output = python.arg(path("examples/words.py")).args([&out, "dog"]).env("PYTHONPATH", &without).output().unwrap();
+    let output =
+        python.arg(path("examples/words.py")).args([&out, "dog"]).env("PYTHONPATH", &without).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(said, "Error: No module named numpy. The vectors are an array of NumPy: pip install numpy\n");
     std::fs::create_dir(place("dir.npy")).unwrap();
