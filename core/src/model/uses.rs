@@ -42,7 +42,7 @@ impl InputUse {
         };
         let number = match tensor.desc().dtype {
             DType::I64 => tensor.as_slice::<i64>()?.iter().copied().find(is_beyond),
-            DType::I32 => tensor.as_slice::<i32>()?.iter().map(|&number| number.into()).find(is_beyond),
+            DType::I32 => tensor.as_slice::<i32>()?.iter().map(|&number| i64::from(number)).find(is_beyond),
             _ => None,
         };
         Some((number?, rows))
