@@ -391,6 +391,24 @@ fn another_model_has_the_last_words() {
     assert_eq!(line.said(), <[&str; 0]>::default());
 }
 
+/// Another model that does not run with its values takes no place.
+#[test]
+fn another_model_is_tried_with_its_values() {
+    let folder = scratch("values-other-model");
+    let first = picking(&folder.join("first.onnx"), "Gather", vec![int("axis", 1)], "k");
+    let second = folder.join("second.onnx").display().to_string();
+    std::fs::copy(&first, &second).unwrap();
+    let (good, bad) = (pick(&folder.join("good.npy"), &[0, 1]), pick(&folder.join("bad.npy"), &[0, 9]));
+    let mut line = line(&first, &good, "");
+    assert_eq!(line.labels(), ["a"]);
+    let infer = line.element("trtinfer");
+    infer.set_property("model-file", &second);
+    infer.set_property("input-values", &bad);
+    let warning = line.wait_for_warning();
+    assert!(warning.contains("does not run with input-values=pick=") && warning.contains("bad.npy"), "{warning}");
+    assert_eq!((line.labels(), values(&mut line)), (vec!["a".to_string()], good));
+}
+
 #[test]
 fn a_session_has_values_too() {
     let folder = scratch("values-session");

@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
-use gsttrt_core::backends::batcher::Batcher;
+use gsttrt_core::backends::batcher::{Batcher, CancelToken};
 use gsttrt_core::backends::verify::Verdict;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
 use super::model::SharedModel;
+use super::trial;
 use crate::gst::report::Report;
 
 /// A thread that reads or loads a model.
@@ -36,7 +37,7 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
     let model = model.to_load();
-    let load = move || match loading.run(&model) {
+    let load = move || match loading.run(&model, false) {
         Ok(true) => loading.complete(),
         Ok(false) => {}
         Err(error) => {
@@ -47,6 +48,15 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     if let Err(error) = spawn("trt-load", load) {
         element.post_error(&error);
         loader.finish(Err(error));
+    }
+}
+
+/// Whether it runs with its values. There is memory for its frames once the former model has left.
+fn tried(batcher: &Batcher, model: &SharedModel) -> Result<()> {
+    let SharedModel { request, .. } = model;
+    match trial::run(batcher, model, &request.spec.desc, request.values(), (u64::MAX, &CancelToken::default())) {
+        Err(error) if !error.is_out_of_memory() => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -80,8 +90,9 @@ impl Loading {
     }
 
     /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is
-    /// for the caller to hand on.
-    pub fn run(&self, model: &SharedModel) -> Result<bool> {
+    /// for the caller to hand on. One that is to take the place of another runs once before that, if its inputs have values that
+    /// it may not be able to compute with.
+    pub fn run(&self, model: &SharedModel, takes_place: bool) -> Result<bool> {
         let (SharedModel { request, settings, loader, slots, contexts, .. }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", request.backend.name()));
         let report = |event: LoadEvent<'_>| self.report(event);
@@ -95,6 +106,10 @@ impl Loading {
                 let batcher =
                     batcher.with_owner(self.file.display().to_string(), move |error| tell(&element, error, &file));
                 Arc::new(batcher.with_verdict(self.verdict.lock().unwrap().take()))
+            })
+            .and_then(|batcher| match takes_place && !request.values().is_empty() {
+                true => tried(&batcher, model).map(|()| batcher),
+                false => Ok(batcher),
             });
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));

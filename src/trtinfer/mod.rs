@@ -29,6 +29,7 @@ mod sharing;
 mod started;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use gst::glib;
 use gst::prelude::*;

@@ -58,7 +58,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
             drop(replacement);
             model.loader.begin();
             let loading = Loading::new(element.clone(), &model);
-            Ok(loading.run(&model)?.then_some((model, loading)))
+            Ok(loading.run(&model, true)?.then_some((model, loading)))
         });
         let Some(handle) = wanted.upgrade().map(|replacement| replacement.lock().unwrap().take()) else { return };
         let Some((former, element)) = request.former(&element).zip(element.upgrade()) else { return };

@@ -9,19 +9,17 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::backends::options::INPUT_VALUES;
-use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::memory::{BatchPool, Pool};
+use gsttrt_core::error::{Error, Result};
 use gsttrt_core::model::InputValues;
 use gsttrt_core::options::OptionValue;
-use gsttrt_core::tensor::{Tensor, Tensors};
 
 use super::super::model::SharedModel;
 use super::super::sharing;
 use super::super::started::StartedModel;
+use super::super::trial;
 use super::{INTERRUPT_LIMIT, RUN_LIMIT, TrtInfer};
 use crate::gst::classes_query;
 use crate::gst::report::Report;
@@ -61,8 +59,7 @@ impl TrtInfer {
         }
     }
 
-    /// Runs the model once with these values: what fits the dimensions of its inputs may still be nothing that it can compute. False,
-    /// where the element stops meanwhile.
+    /// Tries the model out with these values. False, where the element stops meanwhile.
     fn try_values(&self, session: &StartedModel, values: &Arc<InputValues>) -> Result<bool> {
         let latest = session.model.latest();
         if !latest.is_same_loaded(&session.model) || latest.request.with_values(values)?.is_none() {
@@ -70,22 +67,12 @@ impl TrtInfer {
         }
         let handle = ModelHandle::take(&session.model.loader);
         let Some((batcher, handle)) = session.handle.batcher().zip(handle) else { return Ok(true) };
-        let what = format!("The model does not run with input-values={}", values.text());
-        let picture = black_picture(session).map_err(|error| error.about(&what))?;
-        match batcher.try_values(handle.stream(), picture, values, &self.trial) {
-            Ok(()) => Ok(true),
-            Err(Interrupted::Flushing) => {
-                end_trial(session, &batcher, &handle);
-                Ok(false)
-            }
-            // What to do was said.
-            Err(Interrupted::Failed(error)) if error.is_out_of_memory() || error.kind() == ErrorKind::Settings => {
-                Err(error.about(&what))
-            }
-            Err(Interrupted::Failed(error)) => Err(error
-                .about(&what)
-                .remedy("Give arrays whose sizes and numbers go together, as those that the model was exported with")),
+        let waits = (handle.stream(), &self.trial);
+        let has_run = trial::run(&batcher, &session.model, &session.tensor.desc, values, waits)?;
+        if !has_run {
+            end_trial(session, &batcher, &handle);
         }
+        Ok(has_run)
     }
 
     /// Those values cannot be used.
@@ -117,27 +104,6 @@ impl TrtInfer {
         });
         ["input-values", "model-info"].iter().for_each(|name| self.obj().notify(name));
     }
-}
-
-/// A picture of zeros, where the model takes pictures.
-fn black_picture(session: &StartedModel) -> Result<Arc<Tensors>> {
-    let request = &session.model.request;
-    let playing = &session.tensor.desc;
-    // How many frames a clip has may not be known yet.
-    let desc = if playing.dims.is_static() { playing } else { &request.spec.desc };
-    let Some(cuda) = &request.cuda else {
-        let picture = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
-            bytes.fill(0);
-            Ok(())
-        })?;
-        return Ok(Arc::new(Tensors::new(vec![picture], None, None)));
-    };
-    let bytes = desc.bytes().expect("its dimensions are fixed");
-    // Where frames' pictures lie: for other memory another run might be captured.
-    let slots = session.model.slots.clone().filter(|slots| slots.bytes() == bytes);
-    let mut block = slots.unwrap_or_else(|| BatchPool::new(cuda, bytes, 1)).take()?;
-    block.write(&vec![0; bytes])?;
-    Ok(Arc::new(Tensors::new(vec![Tensor::on_device(desc.clone(), block)], None, None)))
 }
 
 /// The element has stopped: a run that these values may have made endless is given up.
