@@ -184,7 +184,8 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
         "needs-nms": found.format.needs_nms,
         "why": found.reason,
     });
-    if model.labels.is_empty() && !["depth", "anomaly"].contains(&found.format.task.name()) {
+    let needs_names = !["depth", "anomaly", "embed", "text-detect"].contains(&found.format.task.name());
+    if model.labels.is_empty() && needs_names {
         let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
         let what = format!("class names: objects are called #0, #1 and so on{unread}");
         missing.push(json!({ "what": what, "property": "label-file of trtnms, or --labels" }));

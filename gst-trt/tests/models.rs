@@ -131,6 +131,13 @@ fn what_is_missing_names_the_property() {
         assert!(!found["missing"].to_string().contains("scale_factor"), "{found:#}");
         succeed(&folder, &["info", &file]);
     }
+    let vectors = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("vector", &[1, 8], &[0.5; 8])
+        .metadata("task", "embed");
+    let found = info(&save("vectors.onnx", vectors));
+    assert_eq!(found["layout"]["name"], "embed", "{found:#}");
+    assert!(!found["missing"].to_string().contains("class names"), "{found:#}");
 }
 
 #[test]
