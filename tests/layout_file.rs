@@ -171,10 +171,11 @@ fn a_session_takes_a_file_or_its_text() {
     assert!(error.message().contains("There is no layout file /nowhere.toml"), "{error}");
 }
 
-/// Each example of the page is a layout file, and is that of the model that the sentence above it describes.
+/// Each example of the pages is a layout file, and is that of the model that the sentence above it describes.
 #[test]
-fn the_examples_of_the_page_are_layout_files() {
-    let page = std::fs::read_to_string(path("docs/layout-file.md")).unwrap();
+fn the_examples_of_the_pages_are_layout_files() {
+    let pages = ["docs/layout-file.md", "docs/tasks/who.md"];
+    let page = pages.map(|page| std::fs::read_to_string(path(page)).unwrap()).concat();
     let mut examples = 0;
     let parts: Vec<&str> = page.split("```").collect();
     for (before, block) in parts.iter().step_by(2).zip(parts.iter().skip(1).step_by(2)) {
@@ -194,5 +195,5 @@ fn the_examples_of_the_page_are_layout_files() {
         recognise(Some(head), &outputs, &hints).unwrap_or_else(|error| panic!("{error}\n{text}"));
         examples += 1;
     }
-    assert!(examples >= 5, "{examples}");
+    assert!(examples >= 9, "{examples}");
 }
