@@ -167,6 +167,9 @@ fn a_session_takes_a_file_or_its_text() {
     assert_eq!((labels(&mut detector), detector.transform().fit), (vec!["b".to_string()], ResizeMode::Letterbox));
     detector.set_options(parse_options([format!("layout-file={file}").as_str()]).unwrap().1);
     assert_eq!((labels(&mut detector), detector.transform().fit), (vec!["b".to_string()], ResizeMode::Stretch));
+    let cut = OWN.replace("[[output]]", "[input]\nfit = \"center-crop\"\nshortest-edge = 80\n[[output]]");
+    let edge = open(&format!("layout={cut}")).unwrap().transform().shortest_edge;
+    assert_eq!(edge, 80, "no option says another one");
     let error = open("layout-file=/nowhere.toml").err().unwrap();
     assert!(error.message().contains("There is no layout file /nowhere.toml"), "{error}");
 }

@@ -150,7 +150,9 @@ impl InputWishes {
         transform.chroma = self.chroma;
         transform.mean = self.mean.unwrap_or(transform.mean);
         transform.std = self.std.unwrap_or(transform.std);
-        transform.shortest_edge = self.shortest_edge;
+        if self.shortest_edge != 0 {
+            transform.shortest_edge = self.shortest_edge;
+        }
     }
 
     /// Whether mean or std is set, whatever to.
