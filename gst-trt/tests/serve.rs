@@ -74,6 +74,35 @@ fn threads_keep_little_of_what_they_free() {
     }
 }
 
+/// Where something takes the tunables away each time, as from a program with capabilities of its file.
+#[test]
+#[cfg(target_env = "gnu")]
+fn a_program_that_has_begun_once_more_does_not_do_so_again() {
+    let folder = scratch("serve-begun");
+    let config = head() + &endless("one");
+    let service = Service::by_shell(&folder, &config, "export GST_TRT_BEGUN_AGAIN=$$; exec \"$@\"");
+    service.said("Started.");
+    let environment = std::fs::read_to_string(service.proc("environ")).unwrap();
+    assert!(environment.contains(&format!("GST_TRT_BEGUN_AGAIN={}\0", service.id())), "{environment}");
+    assert!(!environment.contains("tcache_max"), "{environment}");
+    assert!(service.end().0.success());
+}
+
+/// A variable has at most 128 KiB, where a page has 4.
+#[test]
+#[cfg(target_env = "gnu")]
+fn a_program_that_cannot_begin_once_more_goes_on_as_it_is() {
+    let folder = scratch("serve-not-begun");
+    let long = "glibc.malloc.perturb=".to_string() + &"0".repeat(131_000);
+    let service = Service::with(&folder, &(head() + &endless("one")), &[("GLIBC_TUNABLES", &long)]);
+    service.said("Started.");
+    let status = std::fs::read_to_string(service.proc("status")).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    assert_ne!(ignored & 1 << (libc::SIGPIPE - 1), 0, "a reader that leaves must not end it: {status}");
+    assert!(service.end().0.success());
+}
+
 #[test]
 fn two_sources_share_a_model_and_end_cleanly() {
     let folder = scratch("serve-two");

@@ -3,35 +3,82 @@
 //! stays in its arena, of which there may be eight for each core, so a service whose sources come and go would grow for hours.
 
 #[cfg(target_env = "gnu")]
-use std::os::unix::process::CommandExt;
+use std::ffi::{CString, OsStr, OsString, c_char};
+#[cfg(target_env = "gnu")]
+use std::os::unix::ffi::OsStringExt;
 #[cfg(target_env = "gnu")]
 use std::path::Path;
 #[cfg(target_env = "gnu")]
-use std::process::Command;
+use std::{env, process, ptr};
 
 #[cfg(target_env = "gnu")]
 const TUNABLES: &str = "GLIBC_TUNABLES";
+/// What says how large caches of threads are.
+#[cfg(target_env = "gnu")]
+const OF_CACHES: &str = "glibc.malloc.tcache";
 /// What a thread keeps for itself are blocks of at most so many bytes.
 #[cfg(target_env = "gnu")]
 const SMALL_CACHES: &str = "glibc.malloc.tcache_max=256";
+/// Has the number of the process that has begun once more. It stays the same then: whatever takes the tunables away, there is no third
+/// time.
+#[cfg(target_env = "gnu")]
+const BEGUN: &str = "GST_TRT_BEGUN_AGAIN";
 
 /// Begins the program once more, with small caches of its threads. A thread keeps seven blocks of each size up to a kibibyte that it has
 /// freed: with the 300 threads of 24 cameras these fill for half an hour, and never become less. glibc reads how large they may be
 /// when a process begins, and nowhere else. Whoever has set a cache has a reason, and where it fails, nothing is limited.
 #[cfg(target_env = "gnu")]
 pub fn limit_caches() {
-    let tunables = std::env::var(TUNABLES).unwrap_or_default();
-    let mut arguments = std::env::args_os();
-    let (Some(name), Ok(program)) = (arguments.next(), std::env::current_exe()) else { return };
+    let tunables = with_small_caches(&env::var_os(TUNABLES).unwrap_or_default());
+    let own = process::id().to_string();
+    let has_begun = env::var_os(BEGUN).is_some_and(|number| number == own.as_str());
+    // SAFETY: it takes a number. With capabilities of its file, or as another user, a program gets no tunables from glibc.
+    let gets_none = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let (Some(name), Ok(program)) = (env::args_os().next(), env::current_exe()) else { return };
     // Else it was begun by a loader, which would take these arguments for its own.
     let is_itself = Path::new(&name).file_name() == program.file_name();
-    if tunables.contains("glibc.malloc.tcache") || !is_itself {
-        return;
+    let Some(tunables) = tunables.filter(|_| is_itself && !has_begun && !gets_none) else { return };
+    let others = env::vars_os().filter(|(name, _)| name != TUNABLES && name != BEGUN);
+    let variables = others.chain([(TUNABLES.into(), tunables), (BEGUN.into(), own.into())]).map(|(mut text, value)| {
+        text.push("=");
+        text.push(value);
+        text
+    });
+    let (program, arguments, variables) = (c_texts([program.into()]), c_texts(env::args_os()), c_texts(variables));
+    let [program, arguments, variables] = [&program, &arguments, &variables].map(|texts| pointers(texts));
+    // Not by `std::process::Command`: where that fails, SIGPIPE ends the process from then on.
+    // SAFETY: the lists end with NULL, and their texts are there until the call ends, which returns only where it fails. A SIGHUP that
+    // comes before there is a handler once more must not end it.
+    unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::execve(program[0], arguments.as_ptr(), variables.as_ptr());
     }
-    let all = [tunables.as_str(), SMALL_CACHES].join(":");
-    // SAFETY: it takes two numbers. A SIGHUP that comes before there is a handler once more must not end it.
-    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-    let _failed = Command::new(program).arg0(name).args(arguments).env(TUNABLES, all.trim_matches(':')).exec();
+}
+
+/// The tunables with that of small caches; `None` where one of them is of caches.
+#[cfg(target_env = "gnu")]
+fn with_small_caches(tunables: &OsStr) -> Option<OsString> {
+    if tunables.to_string_lossy().contains(OF_CACHES) {
+        return None;
+    }
+    let mut all = tunables.to_os_string();
+    if !all.is_empty() {
+        all.push(":");
+    }
+    all.push(SMALL_CACHES);
+    Some(all)
+}
+
+/// Those of the system have no NUL.
+#[cfg(target_env = "gnu")]
+fn c_texts(texts: impl IntoIterator<Item = OsString>) -> Vec<CString> {
+    texts.into_iter().filter_map(|text| CString::new(text.into_vec()).ok()).collect()
+}
+
+/// As C has a list of texts.
+#[cfg(target_env = "gnu")]
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// No more arenas than cores: threads share them. Called before there are threads.
@@ -70,4 +117,26 @@ pub fn trim() {}
 #[cfg(not(target_env = "gnu"))]
 pub fn sizes() -> Option<(f64, f64)> {
     None
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn tunables_that_are_set_stay() {
+        let nothing: &[u8] = b"";
+        for (set, wanted) in [
+            (nothing, &b"glibc.malloc.tcache_max=256"[..]),
+            (b"glibc.malloc.perturb=0", b"glibc.malloc.perturb=0:glibc.malloc.tcache_max=256"),
+            (b"glibc.malloc.perturb=0:\xff", b"glibc.malloc.perturb=0:\xff:glibc.malloc.tcache_max=256"),
+            (b"glibc.malloc.perturb=0:glibc.malloc.tcache_count=0", nothing),
+            (b"\xff:glibc.malloc.tcache_max=64", nothing),
+        ] {
+            let found = with_small_caches(OsStr::from_bytes(set)).unwrap_or_default();
+            assert_eq!(found.as_bytes(), wanted);
+        }
+    }
 }

@@ -73,6 +73,17 @@ impl Service {
         Self::of(command, folder, config)
     }
 
+    /// What a line of a shell becomes, which has the command as `"$@"`.
+    pub fn by_shell(folder: &Path, config: &str, line: &str) -> Self {
+        let direct = command(folder);
+        let mut shell = Command::new("/bin/sh");
+        shell.current_dir(folder).args(["-c", line, "sh"]).arg(direct.get_program());
+        for (name, _) in direct.get_envs().filter(|(_, value)| value.is_none()) {
+            shell.env_remove(name);
+        }
+        Self::of(shell, folder, config)
+    }
+
     /// One that reads its configuration again when that changes.
     pub fn watching(folder: &Path, config: &str, variables: &[(&str, &str)]) -> Self {
         let mut command = command(folder);
