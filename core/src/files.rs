@@ -33,6 +33,15 @@ pub fn open_regular_with(options: &mut OpenOptions, path: &Path, flags: i32) -> 
     }
 }
 
+/// Opens a file, and no link, to lock it: for writing, as NFS locks nothing else, or for reading where that is all that this user may.
+pub fn open_to_lock(path: &Path) -> io::Result<File> {
+    let open = |options: &mut OpenOptions| open_regular_with(options.read(true), path, libc::O_NOFOLLOW);
+    open(OpenOptions::new().write(true)).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => open(&mut OpenOptions::new()),
+        _ => Err(error),
+    })
+}
+
 /// All bytes of a regular file that has at most `limit`.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_bounded(open_regular(path)?, limit)
@@ -133,6 +142,22 @@ mod tests {
         // A hole takes no space on the disk.
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_regular(&file, 1 << 33).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_file_that_is_to_be_locked_is_open_for_writing() {
+        let folder = scratch("files-lock");
+        let [file, link] = ["file", "link"].map(|name| folder.join(name));
+        std::fs::write(&file, "kept").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(open_to_lock(&link).is_err() && open_to_lock(&folder).is_err());
+        let open = open_to_lock(&file).unwrap();
+        open.lock().unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        open.set_len(0).expect("NFS locks it");
+        // A file that nobody may write, but for root.
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
+        assert!(open_to_lock(&file).is_ok());
     }
 
     #[test]

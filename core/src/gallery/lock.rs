@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::files::{open_regular_with, wait_until_unlocked};
+use crate::files::{open_to_lock, wait_until_unlocked};
 
 /// An empty file that only this user may read. It is removed when it is dropped, unless it was put in its place.
 pub struct NewGalleryFile {
@@ -27,7 +27,7 @@ impl NewGalleryFile {
             let (file, is_new) = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
                 Ok(file) => (file, true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    match open_regular_with(OpenOptions::new().read(true), path, libc::O_NOFOLLOW) {
+                    match open_to_lock(path) {
                         Ok(file) => (file, false),
                         // Its change has just ended.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
