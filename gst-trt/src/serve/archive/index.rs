@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use gsttrt_core::files::{open_regular, open_regular_with};
+use gsttrt_core::files::{open_regular, open_to_lock};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Catalogue, Entries, FoundRecording};
@@ -292,7 +292,7 @@ fn write_lines(path: &Path, all: &[FoundRecording]) -> io::Result<(File, Vec<Ind
 fn adopt(folder: &Path, name: &str) -> bool {
     let part = folder.join(format!("{name}.{PART}"));
     // A pipe would be waited for.
-    let Ok(file) = open_regular_with(File::options().read(true), &part, libc::O_NOFOLLOW) else { return false };
+    let Ok(file) = open_to_lock(&part) else { return false };
     // Whoever writes it has it locked.
     if file.try_lock().is_err() {
         return false;
