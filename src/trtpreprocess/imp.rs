@@ -530,7 +530,10 @@ impl BaseTransformImpl for TrtPreprocess {
         let state = self.state.lock().unwrap().take();
         let payload = match state {
             Some(mut state) => {
-                let make = || self.payload(&mut state, buffer).map_err(Interrupted::from);
+                let make = || {
+                    let made = self.payload(&mut state, buffer);
+                    made.inspect_err(|_| state.selector.try_again()).map_err(Interrupted::from)
+                };
                 let payload = self.memory_wait.retry(&*self.obj(), &self.waits, make);
                 *self.state.lock().unwrap() = Some(state);
                 payload

@@ -34,6 +34,10 @@ pub struct ObjectOptions {
 pub struct ObjectSelector {
     /// When an object was last looked at, and how large its box was then.
     looked_at: History<(u64, f32)>,
+    /// Those that are looked at in this frame.
+    now: Vec<u64>,
+    /// The frame is tried again.
+    is_again: bool,
     /// Those whose results were lost.
     unknown: UnknownObjects,
 }
@@ -90,7 +94,10 @@ impl ObjectSelector {
                 }
                 input = Some(selection.sources.len());
                 selection.sources.push(crop(found, number, &bbox, options, &frame));
-                track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
+                if let Some(id) = track_id {
+                    self.looked_at.insert(id, (now, bbox.area()));
+                    self.now.push(id);
+                }
             }
             selection.objects.list.push(object(found, number, input));
         }
@@ -140,6 +147,11 @@ impl ObjectSelector {
         (selection, given_up)
     }
 
+    /// Nothing has become of the frame, for lack of memory: it comes again, and nobody has looked at its objects.
+    pub fn try_again(&mut self) {
+        self.is_again = true;
+    }
+
     /// Whether the model is to see the clip of an object that is whole, and takes it that it does.
     pub fn looks_at_clip(&mut self, id: u64, interval: u32) -> bool {
         let now = self.looked_at.frame();
@@ -158,7 +170,11 @@ impl ObjectSelector {
         size: (u32, u32),
         options: &ObjectOptions,
     ) -> (ObjectSelection, WantedObjects) {
-        self.looked_at.advance();
+        match std::mem::take(&mut self.is_again) {
+            true => self.now.iter().for_each(|&id| self.looked_at.forget(id)),
+            false => self.looked_at.advance(),
+        }
+        self.now.clear();
         self.unknown.take().into_iter().for_each(|id| self.looked_at.forget(id));
         let frame: BBox = Rect::from(size).into();
         let smallest = options.min_size.max(1) as f32;
@@ -415,6 +431,24 @@ mod tests {
             };
             let (are_expected, looks): (Vec<bool>, Vec<bool>) = [0; 4].map(look).into_iter().unzip();
             assert_eq!((are_expected, looks), (vec![false, true, true, true], wanted.to_vec()), "{interval}");
+        }
+    }
+
+    /// There was no memory for what is made of them.
+    #[test]
+    fn objects_of_a_frame_that_is_tried_again_are_looked_at() {
+        let found =
+            objects(vec![object([0.0, 0.0, 50.0, 50.0], "", Some(3)), object([0.0, 0.0, 40.0, 40.0], "", None)]);
+        for (interval, wanted) in [(0, [2, 1, 1]), (1, [2, 2, 2]), (2, [2, 1, 2])] {
+            let (mut selector, options) = (ObjectSelector::default(), ObjectOptions { interval, ..options() });
+            let look = |selector: &mut ObjectSelector| selector.select(&found, (640, 480), &options).sources.len();
+            let looked = wanted.map(|_| {
+                let first = look(&mut selector);
+                selector.try_again();
+                assert_eq!(look(&mut selector), first, "{interval}");
+                first
+            });
+            assert_eq!(looked, wanted, "{interval}");
         }
     }
 
