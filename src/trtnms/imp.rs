@@ -284,7 +284,7 @@ impl TrtNms {
             Some(other) if other.is_classifier() || other.is_embedding() || other.reads_text() => {
                 let inputs: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
                 let spans = spans_of(payload.inputs(), &self.segment.lock().unwrap());
-                of_objects.find(other, &inputs, &spans)?;
+                self.retry(|| of_objects.find(other, &inputs, &spans).map_err(Interrupted::from))?;
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
                 count = of_objects.attach(buffer, objects, other);
@@ -299,8 +299,11 @@ impl TrtNms {
                     let object = objects.list.iter().find(|object| object.input == Some(input));
                     object.and_then(|object| ids.get(object.region?).copied()).unwrap_or(detection::NO_PARENT)
                 };
-                let inputs = found.iter().enumerate();
-                detector.find_in_objects(inputs.map(|(i, (tensors, letterbox))| (*tensors, letterbox, parent(i))))?;
+                self.retry(|| {
+                    let inputs = found.iter().enumerate();
+                    let inputs = inputs.map(|(i, (tensors, letterbox))| (*tensors, letterbox, parent(i)));
+                    detector.find_in_objects(inputs).map_err(Interrupted::from)
+                })?;
                 let (instances, labels) = (detector.instances(), &detector.labels);
                 if settings.draw && !instances.is_empty() {
                     renderer.draw(frame, instances, labels, &settings.style)?;
