@@ -294,8 +294,10 @@ impl TrtInfer {
         running.auto.left(pts, (came, self.clock.0.elapsed()), true);
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
-        if !running.warned_starved && model.settings.waits_in_vain() && starves(&batcher.counts()) {
-            running.warned_starved = true;
+        let is_starved = !running.warned_starved && model.settings.waits_in_vain() && starves(&batcher.counts());
+        running.warned_starved |= is_starved;
+        drop(running); // a handler of the bus may do anything with this element
+        if is_starved {
             self.obj().post_warning(&messages::starved());
         }
         if let Some(warning) = batcher.watch().and_then(|watch| watch.take_warning()) {
