@@ -93,8 +93,8 @@ fn a_program_that_has_begun_once_more_does_not_do_so_again() {
 #[cfg(target_env = "gnu")]
 fn a_program_that_cannot_begin_once_more_goes_on_as_it_is() {
     let folder = scratch("serve-not-begun");
-    let long = "glibc.malloc.perturb=".to_string() + &"0".repeat(131_000);
-    let service = Service::with(&folder, &(head() + &endless("one")), &[("GLIBC_TUNABLES", &long)]);
+    let long = "glibc.malloc.perturb=".to_string() + &"0".repeat(131_020); // 15 bytes are left
+    let service = Service::with(&folder, &(head() + &endless("one")), &[("GLIBC_TUNABLES", long.as_str())]);
     service.said("Started.");
     let status = std::fs::read_to_string(service.proc("status")).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
