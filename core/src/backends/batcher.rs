@@ -419,7 +419,7 @@ impl RunnerThread {
     /// `at` is its place among the runners.
     fn start(mut model: Box<dyn ModelInstance>, at: usize, queue: &Arc<BatchQueue>) -> Result<Self> {
         let (interrupter, queue) = (model.interrupter(), queue.clone());
-        let (sender, batches) = channel();
+        let (sender, batches) = channel::<Batch>();
         let run = move || {
             batches.into_iter().for_each(|batch| {
                 let is_trial = batch.is_trial;
