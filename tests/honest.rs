@@ -322,8 +322,20 @@ fn held_boxes_end_with_their_part_of_the_stream() {
     };
     assert_eq!(held(&mut harness), [false]);
     assert_eq!(held(&mut harness), [true]);
+    let segment = || gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
     harness.push_event(gst::event::FlushStart::new());
     harness.push_event(gst::event::FlushStop::new(true));
-    harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    harness.push_event(segment());
     assert!(held(&mut harness).is_empty());
+}
+
+/// As input-selector switches from one camera to another: with the same caps and the same segment.
+#[test]
+fn held_boxes_end_with_their_stream() {
+    let file = model(&scratch("held-stream"), &ROW);
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={file} interval=9 ! trtnms draw=false"));
+    assert_eq!([line.found().len(), line.found().len()], [1, 1]);
+    line.push_event(gst::event::StreamStart::new("another"));
+    line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    assert_eq!(line.found().len(), 0, "nobody has looked at that stream yet");
 }

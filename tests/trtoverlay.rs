@@ -414,6 +414,10 @@ fn trails_are_as_long_as_wanted() {
     let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);
     row(numbered(1, 200));
     assert!(row(numbered(1, 210)), "a new one");
+    // Those of another stream have numbers of their own.
+    line.push_event(gst::event::StreamStart::new("another"));
+    let picture = bytes(&line.push(numbered(1, 100)));
+    assert_eq!(picture[50 * 256 + 160], GREY, "none between their places");
     // Without a number, or of no length, there is none.
     line.element("trtoverlay").set_property("trail-length", 0u32);
     let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);

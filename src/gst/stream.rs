@@ -9,26 +9,33 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 /// which the streaming thread holds while it waits for room downstream: a flush would wait for the thread that it is to
 /// free.
 #[derive(Debug, Default)]
-pub struct CurrentSegment(Option<gst::Segment>);
+pub struct CurrentSegment {
+    segment: Option<gst::Segment>,
+    stream_id: String,
+}
 
 impl CurrentSegment {
-    /// Takes an event in, and tells whether another part of the stream follows.
+    /// Takes an event in, and tells whether another part of the stream, or another stream, follows.
     pub fn is_cut(&mut self, event: &gst::EventRef) -> bool {
         match event.view() {
             gst::EventView::FlushStop(_) => {
-                self.0 = None;
+                self.segment = None;
                 true
             }
             gst::EventView::Segment(new) => {
-                let old = self.0.replace(new.segment().clone());
+                let old = self.segment.replace(new.segment().clone());
                 old.is_none_or(|old| !continues(&old, new.segment()))
+            }
+            gst::EventView::StreamStart(start) => {
+                let stream_id = start.stream_id();
+                std::mem::replace(&mut self.stream_id, stream_id.to_string()) != stream_id
             }
             _ => false,
         }
     }
 
     fn times(&self) -> Option<&gst::FormattedSegment<gst::ClockTime>> {
-        self.0.as_ref()?.downcast_ref()
+        self.segment.as_ref()?.downcast_ref()
     }
 
     pub fn stream_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
@@ -62,7 +69,6 @@ pub struct VideoStream {
     pub now: u64,
     frames: u64,
     segment: CurrentSegment,
-    stream_id: String,
 }
 
 /// A frame of the stream.
@@ -90,12 +96,8 @@ impl VideoStream {
         StreamFrame { number, stream_time: self.segment.stream_time(pts), is_cut }
     }
 
-    /// Takes an event in, and tells whether another part of the stream, or another stream, follows.
+    /// As [`CurrentSegment::is_cut`].
     pub fn is_cut(&mut self, event: &gst::EventRef) -> bool {
-        if let gst::EventView::StreamStart(start) = event.view() {
-            let stream_id = start.stream_id();
-            return std::mem::replace(&mut self.stream_id, stream_id.to_string()) != stream_id;
-        }
         self.segment.is_cut(event)
     }
 

@@ -53,7 +53,7 @@ struct NmsState {
     path: PathCheck,
     /// Frames since the start, including those without objects and those that trtinfer skipped.
     frames: u64,
-    /// Whether the finder has detections of a frame of these caps and this segment.
+    /// Whether the finder has detections of a frame of these caps, this segment and this stream.
     can_hold: bool,
     /// Of objects of another model.
     of_objects: ObjectResults,
