@@ -54,7 +54,7 @@ const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Running {
     pub batcher: Option<Arc<Batcher>>,
-    /// Frames since the last one that was inferred; none was, at first.
+    /// Frames since the last one that was inferred; none was, at first and where another part of the stream begins.
     passed: Option<u32>,
     /// Frames that were dropped before this element since then.
     lost: u32,
@@ -105,6 +105,13 @@ impl Default for ElementClock {
 }
 
 impl Running {
+    /// What follows does not go on from the frames before. Its first frame is inferred, whether or not it is its turn: trtnms has
+    /// nothing to repeat on it. The time between both is none of frames that were dropped.
+    fn begin_again(&mut self) {
+        (self.passed, self.lost) = (None, 0);
+        (self.missing, self.auto) = Default::default();
+    }
+
     /// The streaming thread lets a model go: frames that wait for it are run, for no more will come to fill their batch.
     fn let_go(&mut self, session: &StartedModel) {
         if let Some(batcher) = self.batcher.take() {
@@ -438,6 +445,11 @@ impl BaseTransformImpl for TrtInfer {
     /// Frames of another size may have tensors of another size.
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let _ = self.life.wait(); // without a model, the first frame says why
+        // For another model there are other caps, but not other frames.
+        let before = self.obj().sink_pad().current_caps();
+        if before.is_some_and(|before| caps::without_tensor(&before) != caps::without_tensor(incaps)) {
+            self.running.lock().unwrap().begin_again();
+        }
         let tensor = caps::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
             self.take_over_for(&tensor).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
@@ -531,7 +543,10 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        self.qos.see(&event);
+        // No frame is in work then: these events come with the frames.
+        if self.qos.see(&event) {
+            self.running.lock().unwrap().begin_again();
+        }
         match event.view() {
             gst::EventView::FlushStart(_) => {
                 self.waits.set_flushing(true); // first, as above

@@ -28,13 +28,13 @@ impl Qos {
         *self.0.lock().unwrap() = QosState::default();
     }
 
-    /// Takes in an event of the stream.
-    pub fn see(&self, event: &gst::EventRef) {
+    /// Takes in an event of the stream, and tells whether another part of it, or another stream, follows.
+    pub fn see(&self, event: &gst::EventRef) -> bool {
         let mut state = self.0.lock().unwrap();
-        state.segment.is_cut(event);
         if event.type_() == gst::EventType::FlushStop {
             (state.earliest, state.proportion) = Default::default();
         }
+        state.segment.is_cut(event)
     }
 
     /// Takes in what a sink says, as the base class does, which would drop late frames.
