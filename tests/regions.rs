@@ -153,6 +153,29 @@ fn an_object_whose_frame_was_passed_over_is_looked_at_in_the_next_one() {
     assert_eq!([push(), push(), push(), push()], [None, seen(false), seen(true), seen(true)]);
 }
 
+/// Another tracker gave them, such as that of the other camera before input-selector.
+#[test]
+fn an_id_of_another_stream_is_of_another_object() {
+    let second = classifier(&scratch("regions-stream"), "1");
+    let mut line = Line::parse(&format!(
+        "trtpreprocess regions=objects reclassify-interval=0 ! trtinfer model-file={second} ! trtnms draw=false"
+    ));
+    let push = |line: &mut Line, rect: (u32, u32, u32, u32)| {
+        let mut buffer = frame();
+        {
+            let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "thing", rect);
+            region.add_param(gst::Structure::builder("object_id").field("id", 7i32).build());
+        }
+        attributes(&line.push(buffer)).remove(0).1
+    };
+    let seen = |kind: &str, is_held: bool| Some((kind.to_string(), is_held));
+    let (bright, dark) = ((0, 0, 32, 32), (32, 32, 32, 32));
+    assert_eq!([bright, dark].map(|rect| push(&mut line, rect)), [seen("bright", false), seen("bright", true)]);
+    line.push_event(gst::event::StreamStart::new("another"));
+    line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    assert_eq!([dark, bright].map(|rect| push(&mut line, rect)), [seen("dark", false), seen("dark", true)]);
+}
+
 #[test]
 fn frames_without_objects_pass() {
     let folder = scratch("regions-none");

@@ -493,6 +493,9 @@ impl BaseTransformImpl for TrtNms {
         {
             state.can_hold &= !is_cut;
             state.path.forget();
+            if is_cut {
+                state.of_objects = ObjectResults::default(); // ids may be given again
+            }
         }
         self.parent_sink_event(event)
     }

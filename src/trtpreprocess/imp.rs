@@ -322,6 +322,13 @@ impl TrtPreprocess {
         }
     }
 
+    /// Objects of the next frame may have ids that others had before: they are looked at again.
+    fn forget_objects(&self) {
+        if let Some(state) = self.state.lock().unwrap().as_mut() {
+            state.selector = ObjectSelector::default();
+        }
+    }
+
     /// The context of the frame's memory, else the pipeline's.
     fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
@@ -441,8 +448,12 @@ impl BaseTransformImpl for TrtPreprocess {
             gst::EventView::Gap(gap) => !self.is_in_clip(gap.duration()),
             _ => false,
         };
-        if self.stream.lock().unwrap().is_cut(&event) || is_gap {
+        let is_cut = self.stream.lock().unwrap().is_cut(&event);
+        if is_cut || is_gap {
             self.end_clips();
+        }
+        if is_cut {
+            self.forget_objects();
         }
         match event.type_() {
             gst::EventType::Eos => {
