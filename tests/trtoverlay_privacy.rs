@@ -182,6 +182,9 @@ fn polygons_and_zones_are_black() {
     let mut line = overlay("mask=room");
     assert!(line.try_push(frame()).is_err());
     assert!(line.said().join(" ").contains("the frame has no zones"));
+    // Once it is mended, the stream can go on.
+    line.element("trtoverlay").set_property("mask", "8,8,24,8,24,20,8,20");
+    assert_eq!(black(&mut line), square);
     let mut line = overlay("mask=100,100,120,100,120,120");
     assert!(line.try_push(frame()).is_err());
     assert!(line.said().join(" ").contains("not in the frame of 64x64"));

@@ -99,6 +99,27 @@ impl TrtOverlay {
         Ok(())
     }
 
+    /// Hides and draws what is on a frame.
+    fn process(
+        &self,
+        state: &mut OverlayState,
+        frame: &mut gst::Buffer,
+        settings: &OverlaySettings,
+    ) -> std::result::Result<(), gst::FlowError> {
+        let stage = Span::begin(settings.measure);
+        let annotations = annotations(frame, state.renderer.size());
+        if let Err(error) = self.hide(&mut state.renderer, frame, &annotations, settings) {
+            // No frame passes that shows what is to be hidden.
+            self.obj().post_error(&error);
+            return Err(gst::FlowError::Error);
+        }
+        if settings.draw {
+            self.draw_all(state, frame, &annotations, settings)?;
+        }
+        self.stats.add(stage, annotations.len());
+        Ok(())
+    }
+
     /// Hides what nobody is to see, below all that is drawn.
     fn hide(
         &self,
@@ -325,19 +346,9 @@ impl BaseTransformImpl for TrtOverlay {
         let settings = self.settings.lock().unwrap().clone();
         // Taken out, so that it is not locked when a warning is posted.
         let mut state = self.state.lock().unwrap().take().ok_or(gst::FlowError::NotNegotiated)?;
-        let stage = Span::begin(settings.measure);
-        let annotations = annotations(&frame, state.renderer.size());
-        if let Err(error) = self.hide(&mut state.renderer, &mut frame, &annotations, &settings) {
-            // No frame passes that shows what is to be hidden.
-            self.obj().post_error(&error);
-            return Err(gst::FlowError::Error);
-        }
-        if settings.draw {
-            self.draw_all(&mut state, &mut frame, &annotations, &settings)?;
-        }
-        self.stats.add(stage, annotations.len());
-        drop(annotations);
+        let outcome = self.process(&mut state, &mut frame, &settings);
+        // Also behind an error: a seek goes on with the same caps.
         *self.state.lock().unwrap() = Some(state);
-        Ok(GenerateOutputSuccess::Buffer(frame))
+        outcome.map(|()| GenerateOutputSuccess::Buffer(frame))
     }
 }
