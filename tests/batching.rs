@@ -227,6 +227,18 @@ fn new_caps_end_a_batch() {
     assert_eq!(stream.batches(), [2, 2, 0]);
 }
 
+/// As where an application plays a part of a file again and again.
+#[test]
+fn the_end_of_a_segment_ends_a_batch() {
+    let mut stream = Stream::new(&model("batch-segment", "n"), &format!("batch-size=4 {LONG}"));
+    stream.push(10);
+    stream.wait_for_nms(1);
+    let done = gst::event::SegmentDone::new(gst::ClockTime::from_seconds(1));
+    assert!(stream.src().static_pad("src").unwrap().push_event(done));
+    stream.expect([(0, 10)]);
+    assert_eq!(stream.batches(), [1, 1, 0]);
+}
+
 #[test]
 fn a_flush_drops_what_waits_and_the_stream_goes_on() {
     let mut stream = Stream::new(&model("batch-flush", "n"), &format!("batch-size=2 {LONG}"));

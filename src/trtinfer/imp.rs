@@ -557,8 +557,11 @@ impl BaseTransformImpl for TrtInfer {
                 self.life.set_flushing(false);
                 self.waits.set_flushing(false);
             }
-            // Nothing comes that would fill the batch.
-            gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
+            // Nothing comes that would fill the batch. Behind the end of a segment an application seeks.
+            gst::EventView::Eos(_)
+            | gst::EventView::SegmentDone(_)
+            | gst::EventView::Caps(_)
+            | gst::EventView::Gap(_) => {
                 if let Some(session) = self.session() {
                     if matches!(event.view(), gst::EventView::Eos(_)) && self.is_unread() {
                         self.obj().post_warning(&messages::unread());
