@@ -284,6 +284,34 @@ fn frames_without_times_follow_each_other_by_their_rate() {
     assert_eq!(clip.names(), ["entered"]);
 }
 
+/// An application plays a file fast, slowly or backwards: what it shows takes as long as it did.
+#[test]
+fn times_are_those_of_the_scene_at_any_rate() {
+    for rate in [1.0, 2.0, 0.5, -1.0, -2.0] {
+        let config = BOTH.replace("\"id\": \"east\"", "\"classes\": [\"car\"], \"id\": \"east\"");
+        let mut clip = Clip::new("rates", &config, "");
+        let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        segment.set_rate(rate);
+        segment.set_stop(gst::ClockTime::from_nseconds(100 * FRAME));
+        clip.line.push_event(gst::event::Segment::new(&segment));
+        let stream_time = |number: u64| FRAME * if rate < 0.0 { 99 - number } else { number };
+        for number in 0..50 {
+            let x = if number < 20 { 200.0 } else { 400.0 };
+            let mut buffer = frame(&[(7, [x, 200.0])]);
+            buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_nseconds(stream_time(number)));
+            clip.line.push(buffer);
+        }
+        let events = clip.events();
+        let names: Vec<_> = events.iter().map(|event| event.get::<&str>("event").unwrap()).collect();
+        assert_eq!(names, ["entered", "dwelled", "left", "crossed"], "{rate}");
+        let happened = |event: &gst::Structure| {
+            event.get::<Option<gst::ClockTime>>("event-time").unwrap().map(gst::ClockTime::nseconds)
+        };
+        assert_eq!([0, 3].map(|at| happened(&events[at])), [0, 20].map(|number| Some(stream_time(number))), "{rate}");
+        assert_eq!(events[2].get::<u64>("dwell"), Ok(19 * FRAME), "{rate}");
+    }
+}
+
 /// supervision#2578: what has no id yet is nobody.
 #[test]
 fn objects_without_ids_count_nothing_and_that_is_said() {

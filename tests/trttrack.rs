@@ -233,6 +233,24 @@ fn another_part_of_the_stream_has_other_ids() {
     }
 }
 
+/// It may be so for a second of the scene, however fast an application plays it.
+#[test]
+fn an_object_out_of_sight_keeps_its_id_as_long_at_any_rate() {
+    let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0])];
+    for rate in [1.0, 0.25, 4.0] {
+        for (frames, wanted) in [(20, 1), (40, 2)] {
+            let mut clip = Clip::new("");
+            let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            segment.set_rate(rate);
+            clip.line.push_event(gst::event::Segment::new(&segment));
+            (0..5).for_each(|_| assert_eq!(clip.ids(seen), [1], "{rate}"));
+            (0..frames).for_each(|_| drop(clip.ids(&[])));
+            clip.ids(seen);
+            assert_eq!(clip.ids(seen), [wanted], "{rate}: after {frames} frames");
+        }
+    }
+}
+
 #[test]
 fn each_stream_has_its_own_ids() {
     let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0])];

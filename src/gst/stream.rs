@@ -45,6 +45,11 @@ impl CurrentSegment {
     pub fn running_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
         self.times()?.to_running_time(pts)
     }
+
+    /// Whether stream times go back from frame to frame.
+    fn is_backwards(&self) -> bool {
+        self.times().is_some_and(|segment| segment.rate() * segment.applied_rate() < 0.0)
+    }
 }
 
 /// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment
@@ -67,6 +72,9 @@ pub struct VideoStream {
     pub frame_duration: u64,
     /// The running time of the last frame.
     pub now: u64,
+    /// The time of the scene in the last frame, since any point. It passes as the stream times do, faster or slower than the
+    /// running time where an application plays at another rate, and forwards where that plays backwards.
+    pub scene: u64,
     frames: u64,
     segment: CurrentSegment,
 }
@@ -77,9 +85,14 @@ pub struct StreamFrame {
     /// Counted from 0 over all frames.
     pub number: u64,
     pub stream_time: Option<gst::ClockTime>,
+    /// Stream times go back from frame to frame.
+    pub is_backwards: bool,
     /// Time goes back by more than a second: another part of the stream begins, and no event says so.
     pub is_cut: bool,
 }
+
+/// No stream time is later: it is after 146 years.
+const LATEST: u64 = 1 << 62;
 
 /// Frames of an application, or of a camera whose clock was set, may go back in a segment. A little is jitter.
 const JITTER: u64 = 1_000_000_000;
@@ -89,11 +102,19 @@ impl VideoStream {
     pub fn advance(&mut self, pts: Option<gst::ClockTime>) -> StreamFrame {
         let number = self.frames;
         self.frames += 1;
+        let (stream_time, running_time) = (self.segment.stream_time(pts), self.segment.running_time(pts));
+        let is_backwards = self.segment.is_backwards();
+        let guessed = |before: u64| before.saturating_add(self.frame_duration);
         let before = self.now;
-        let guessed = before.saturating_add(self.frame_duration);
-        self.now = self.segment.running_time(pts).map_or(guessed, gst::ClockTime::nseconds);
+        let of_scene = stream_time.map(gst::ClockTime::nseconds).map(|time| match is_backwards {
+            true => LATEST.saturating_sub(time),
+            false => time,
+        });
+        let running_time = running_time.map(gst::ClockTime::nseconds);
+        self.scene = of_scene.or(running_time).unwrap_or_else(|| guessed(self.scene));
+        self.now = running_time.unwrap_or_else(|| guessed(before));
         let is_cut = self.now.saturating_add(JITTER) < before;
-        StreamFrame { number, stream_time: self.segment.stream_time(pts), is_cut }
+        StreamFrame { number, stream_time, is_backwards, is_cut }
     }
 
     /// As [`CurrentSegment::is_cut`].

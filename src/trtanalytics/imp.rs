@@ -115,10 +115,10 @@ impl AnalyticsState {
             })
         });
         let options = settings.options();
-        analytics.update(&options, objects, stream.now);
-        known.see(frame, annotations, stream.now);
+        analytics.update(&options, objects, stream.scene);
+        known.see(frame, annotations, stream.scene);
         let events = self.structures(&at);
-        self.known.forget(self.stream.now, options.lost_after);
+        self.known.forget(self.stream.scene, options.lost_after);
         self.frame = Some(at);
         self.attach(settings, frame, &events);
         (events, count)
@@ -127,7 +127,7 @@ impl AnalyticsState {
     fn structures(&mut self, frame: &StreamFrame) -> Vec<gst::Structure> {
         let AnalyticsState { analytics, known, stream, .. } = self;
         let structure = |event| {
-            let mut content = events::structure(analytics, event, frame, stream.now, stream.size);
+            let mut content = events::structure(analytics, event, frame, stream.scene, stream.size);
             known.describe(event, &mut content);
             content
         };

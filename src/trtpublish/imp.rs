@@ -85,8 +85,8 @@ impl TrtPublish {
 
     /// The records of a frame.
     fn records(&self, state: &mut PublishState, wanted: &Wanted, buffer: &gst::BufferRef) -> Vec<Record> {
-        let StreamFrame { number, stream_time, is_cut } = state.stream.advance(buffer.pts());
-        let now = state.stream.now;
+        let StreamFrame { number, stream_time, is_cut, .. } = state.stream.advance(buffer.pts());
+        let (now, scene) = (state.stream.now, state.stream.scene);
         if wanted.per == MessageSubject::Frame && !is_due(state, wanted.publish_every) {
             return Vec::new();
         }
@@ -110,7 +110,7 @@ impl TrtPublish {
             }
             MessageSubject::Object => {
                 let ended = if is_cut { state.tracks.end_all() } else { Vec::new() };
-                let gone = state.tracks.see(&frame, now, wanted.gone_after);
+                let gone = state.tracks.see(&frame, scene, wanted.gone_after);
                 ended.into_iter().chain(gone).map(Record::Track).collect()
             }
         }

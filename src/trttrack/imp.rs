@@ -107,9 +107,9 @@ impl TrackingState {
         // Where nothing moves, objects are seen in their places again.
         let is_skipped = |facts: &RegionFacts| facts.is_held && !facts.is_still;
         let is_held = |&number: &usize| facts.get(number).is_some_and(is_skipped);
-        let VideoStream { now, frame_duration, .. } = self.stream;
+        let VideoStream { scene, frame_duration, .. } = self.stream;
         if followed.iter().all(is_held) && (is_held_without || facts.iter().any(is_skipped)) {
-            let tracked = tracker.predict(&settings.options, now, frame_duration);
+            let tracked = tracker.predict(&settings.options, scene, frame_duration);
             for (place, &number) in followed.iter().enumerate() {
                 let this = (name(number), objects.annotations[number].bbox);
                 // Usually they are in the order in which they were seen.
@@ -129,7 +129,7 @@ impl TrackingState {
         };
         let mut inputs = recycled(std::mem::take(&mut self.inputs));
         inputs.extend(followed.iter().zip(&*seen).map(input));
-        let tracked = tracker.update(&settings.options, &inputs, now, frame_duration);
+        let tracked = tracker.update(&settings.options, &inputs, scene, frame_duration);
         for (&number, &object) in followed.iter().zip(tracked) {
             trackings[number].object = object;
         }

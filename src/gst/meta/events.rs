@@ -48,7 +48,10 @@ pub fn structure(
     (width, height): (u32, u32),
 ) -> gst::Structure {
     let ago = gst::ClockTime::from_nseconds(now.saturating_sub(event.happened).min(u64::MAX - 1));
-    let happened = frame.stream_time.map(|time| time.saturating_sub(ago));
+    let happened = frame.stream_time.map(|time| match frame.is_backwards {
+        true => time.saturating_add(ago),
+        false => time.saturating_sub(ago),
+    });
     let mut fields = Fields(
         gst::Structure::builder(MESSAGE)
             .field("event", event.kind.name())
