@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::address::ServerAddress;
@@ -63,6 +64,17 @@ fn late(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
+/// As the standard library does it, but without the signal that ends a program in C where the other end has gone.
+fn send_parts(stream: &TcpStream, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    let parts = &parts[..parts.len().min(libc::UIO_MAXIOV as usize)];
+    // SAFETY: all zero is a message to the other end of the connection that carries nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len());
+    // SAFETY: the message and its parts live during the call, which reads them alone. `IoSlice` is laid out as `iovec`.
+    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 impl Read for TimedSocket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(time_left(self.deadline)?))?;
@@ -78,7 +90,7 @@ impl Write for TimedSocket {
 
     fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(time_left(self.deadline)?))?;
-        self.stream.write_vectored(parts).map_err(late)
+        send_parts(&self.stream, parts).map_err(late)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -108,5 +120,35 @@ mod tests {
         assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::TimedOut, "the first one may be there");
         let nobody = connect_to(&addresses[1..], Instant::now() + Duration::from_secs(1));
         assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// Runs in a process of its own, which is as one of a program in C: there is no such signal in those in Rust.
+    #[test]
+    fn a_server_that_has_gone_is_an_error_and_no_signal() {
+        const IS_AS_C: &str = "GSTTRT_TEST_SIGPIPE";
+        if std::env::var_os(IS_AS_C).is_none() {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            let name = "backends::kserve::socket::tests::a_server_that_has_gone_is_an_error_and_no_signal";
+            let output = test.args(["--exact", name]).env(IS_AS_C, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+            return;
+        }
+        // SAFETY: what the signal does by default.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let stream = connect_to(&[listener.local_addr().unwrap()], deadline).unwrap();
+        let mut socket = TimedSocket { stream, deadline };
+        drop(listener.accept().unwrap());
+        let parts = [io::IoSlice::new(b"a"), io::IoSlice::new(b"b")];
+        for _ in 0..2 {
+            let error = loop {
+                if let Err(error) = socket.write_vectored(&parts) {
+                    break error.kind();
+                }
+            };
+            assert!(matches!(error, io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{error}");
+        }
     }
 }
