@@ -11,7 +11,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
-use super::lines::LineWriter;
+use super::lines::{LineWriter, without_signal};
 use super::options::PublishOptions;
 
 struct LineFile {
@@ -137,6 +137,7 @@ impl Destination for LineFile {
             self.follow_the_name()?;
         }
         if !self.is_regular {
+            without_signal();
             let file = self.file.as_mut().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
             let outcome = self.lines.write(file, messages, self.timeout);
             // A reader that comes later does not want the rest of a line.
@@ -248,6 +249,39 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         file.send(&["fourth".into()]).unwrap();
         assert_eq!(read(&path), "fourth\n");
+    }
+
+    /// Runs in a process of its own, which is as one of a program in C: there is no such signal in those in Rust.
+    #[test]
+    fn a_reader_that_has_gone_is_an_error_and_no_signal() {
+        const PIPE: &str = "GSTTRT_TEST_PIPE_AS_IN_C";
+        let Ok(path) = std::env::var(PIPE) else {
+            let path = scratch("publish-reader").join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", "file::tests::a_reader_that_has_gone_is_an_error_and_no_signal"]).env(PIPE, &path);
+            let output = test.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+            return;
+        };
+        // SAFETY: what the signal does by default.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let read = || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        let mut reader = read();
+        let options = PublishOptions { location: path.as_str().into(), ..PublishOptions::default() };
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
+        file.connect().unwrap();
+        file.send(&["first".into()]).unwrap();
+        assert_eq!(io::Read::read(&mut reader, &mut [0; 99]).unwrap(), 6);
+        drop(reader);
+        assert_eq!(file.send(&["second".into()]).unwrap_err().error.kind(), io::ErrorKind::BrokenPipe);
+        reader = read();
+        file.send(&["second".into()]).unwrap();
+        drop(file);
+        let mut all = String::new();
+        io::Read::read_to_string(&mut reader, &mut all).unwrap();
+        assert_eq!(all, "second\n");
     }
 
     /// Runs in a process of its own, whose files are limited.

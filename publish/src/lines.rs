@@ -121,6 +121,18 @@ fn wait_until_writable(out: &impl AsFd, deadline: Instant) -> io::Result<()> {
     }
 }
 
+/// In this thread, what is written to a pipe that nobody reads any more is an error from now on. Programs in C may have left it to the
+/// system, which ends them by a signal.
+pub fn without_signal() {
+    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills the set, which lives during all of them, and the last one changes this thread alone.
+    unsafe {
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read;
