@@ -199,6 +199,8 @@ impl Destination for WebSocketServer {
             let _ = client.close(None);
             let _ = client.flush();
         }
+        // Who begins again listens there, before all else of this has ended.
+        self.listener = None;
     }
 }
 
@@ -270,6 +272,14 @@ mod tests {
         let options = PublishOptions { location: "ws://0.0.0.0:8080/live".into(), ..PublishOptions::default() };
         let error = super::super::destinations::open(&options).map(|_| ()).unwrap_err().message();
         assert!(error.contains("has no token") && error.contains("password-file"), "{error}");
+    }
+
+    /// As a pipeline does that stops and starts: it does not wait until the thread of before has ended.
+    #[test]
+    fn the_port_is_free_once_it_is_closed() {
+        let (mut server, port) = server("ws://127.0.0.1:PORT/live");
+        server.close();
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
     }
 
     /// It would keep a place from others.
