@@ -2,7 +2,11 @@
 //! What the elements say of themselves reads as that of upstream's, and the pages that name their properties name
 //! existing ones. docs/reference shows all of it: tests/reference.rs.
 
+use std::ffi::CStr;
+use std::path::PathBuf;
+
 use crate::common::elements::{ELEMENTS, factories, properties, values};
+use gst::glib::{self, gobject_ffi, translate::*};
 use gst::prelude::*;
 
 #[test]
@@ -23,6 +27,54 @@ fn texts_read_as_upstream_elements_do() {
             }
         }
     }
+}
+
+/// A value that bindings to other languages cannot make: GLib takes any bytes.
+fn bytes(text: &CStr) -> glib::Value {
+    let mut value = glib::Value::from_type(glib::Type::STRING);
+    // SAFETY: the value is of that type, and the text is copied.
+    unsafe { gobject_ffi::g_value_set_string(value.to_glib_none_mut().0, text.as_ptr()) };
+    value
+}
+
+/// As a program in C has it whose files are in Latin-1. It would end by a panic in a function of C.
+#[test]
+fn a_text_that_is_not_utf8_is_refused_and_paths_may_have_any_bytes() {
+    let text = bytes(c"Caf\xe9");
+    let (mut texts, mut paths) = (0, 0);
+    for factory in factories() {
+        let (element, bus) = (factory.create().build().unwrap(), gst::Bus::new());
+        element.set_bus(Some(&bus));
+        let is_text = |property: &glib::ParamSpec| {
+            property.value_type() == glib::Type::STRING && property.flags().contains(glib::ParamFlags::WRITABLE)
+        };
+        for property in properties(&factory).into_iter().filter(is_text) {
+            let name = property.name();
+            let is_readable = property.flags().contains(glib::ParamFlags::READABLE);
+            let value = || is_readable.then(|| element.property::<Option<PathBuf>>(name)).flatten();
+            let before = value();
+            element.set_property_from_value(name, &text);
+            match bus.pop_filtered(&[gst::MessageType::Warning]) {
+                Some(warning) => {
+                    let gst::MessageView::Warning(warning) = warning.view() else { panic!("{warning:?}") };
+                    let said = warning.error().to_string();
+                    assert!(said.starts_with(&format!("{name} stays as it is")) && said.contains("UTF-8"), "{said}");
+                    assert_eq!(value(), before, "{name}");
+                    texts += 1;
+                }
+                None => {
+                    assert_eq!(value().unwrap().as_os_str().as_encoded_bytes(), b"Caf\xe9", "{name}");
+                    paths += 1;
+                }
+            }
+        }
+    }
+    assert!(texts > 9 && paths > 9, "{texts} {paths}");
+    let analytics = gst::ElementFactory::make("trtanalytics").build().unwrap();
+    let bus = gst::Bus::new();
+    analytics.set_bus(Some(&bus));
+    analytics.emit_by_name_with_values("reset-counts", &[text]);
+    assert!(bus.pop_filtered(&[gst::MessageType::Warning]).is_some(), "there is no such zone");
 }
 
 #[test]

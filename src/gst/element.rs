@@ -125,8 +125,11 @@ macro_rules! element_class {
             })?
 
             fn set_property(&self, _id: usize, value: &gst::glib::Value, property: &gst::glib::ParamSpec) {
+                let name = property.name();
+                if !PROPERTIES.can_be(name, value) {
+                    return $crate::gst::report::no_text(&*self.obj(), name);
+                }
                 if $crate::gst::report::may_set(&*self.obj(), property) {
-                    let name = property.name();
                     let shown = {
                         let mut settings = self.settings.lock().unwrap();
                         PROPERTIES.set(&mut settings, name, value);

@@ -30,6 +30,7 @@ pub fn property<S: Clone + Default + 'static, T: 'static>(
         move |settings| to_value(spec, &value(settings)),
         move |settings, value| field(place(settings)).set(spec.name, from_value(spec, value)).expect(CHECKED),
     )
+    .with_path(matches!(spec.kind, OptionKind::Path))
 }
 
 /// The properties that all settings of a table become.
@@ -52,6 +53,7 @@ pub fn of_backend<S: 'static>(
         move |settings| to_value(&option.spec, &get(settings).get(option)),
         move |settings, value| place(settings).set(option, from_value(&option.spec, value)),
     )
+    .with_path(matches!(option.spec.kind, OptionKind::Path))
 }
 
 fn param_spec(option: &OptionSpec, default: &OptionValue, mutable: glib::ParamFlags) -> glib::ParamSpec {

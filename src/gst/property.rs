@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Properties of elements, each declared once with the setting that it shows.
 
+use std::ffi::CStr;
 use std::path::PathBuf;
 
 use gst::glib;
+use gst::glib::translate::{ToGlibPtr, from_glib_none};
 use gst::glib::value::{FromValue, ValueTypeChecker};
 use gst::prelude::*;
 
@@ -12,6 +14,8 @@ pub struct Property<S> {
     spec: glib::ParamSpec,
     get: Read<S>,
     set: Write<S>,
+    /// Whether its text may have any bytes, as names of files have.
+    is_path: bool,
 }
 
 type Read<S> = Box<dyn Fn(&S) -> glib::Value + Send + Sync>;
@@ -30,7 +34,12 @@ impl<S: 'static> Property<S> {
         get: impl Fn(&S) -> glib::Value + Send + Sync + 'static,
         set: impl Fn(&mut S, &glib::Value) + Send + Sync + 'static,
     ) -> Self {
-        Property { spec, get: Box::new(get), set: Box::new(set) }
+        Property { spec, get: Box::new(get), set: Box::new(set), is_path: false }
+    }
+
+    /// The same, where it is a path.
+    pub fn with_path(self, is_path: bool) -> Self {
+        Property { is_path, ..self }
     }
 
     /// A property of the type `T`, which is shown and taken in otherwise than the settings hold it.
@@ -75,6 +84,7 @@ impl<S: 'static> Property<S> {
             move |settings| get(settings).clone(),
             move |settings, path: Option<PathBuf>| *place(settings) = path.filter(|path| !path.as_os_str().is_empty()),
         )
+        .with_path(true)
     }
 }
 
@@ -96,8 +106,16 @@ impl<S> PropertyTable<S> {
         (self.find(name).get)(settings)
     }
 
+    /// Whether the property can have that value: GObject has checked its type, but not that a text is UTF-8.
+    ///
     /// # Panics
     /// As [`get`](Self::get).
+    pub fn can_be(&self, name: &str, value: &glib::Value) -> bool {
+        self.find(name).is_path || is_utf8(value)
+    }
+
+    /// # Panics
+    /// As [`get`](Self::get), and where it [cannot be](Self::can_be) that.
     pub fn set(&self, settings: &mut S, name: &str, value: &glib::Value) {
         (self.find(name).set)(settings, value);
     }
@@ -105,6 +123,24 @@ impl<S> PropertyTable<S> {
     fn find(&self, name: &str) -> &Property<S> {
         self.0.iter().find(|property| property.spec.name() == name).expect("GObject knows the properties")
     }
+}
+
+/// Whether it is no text, or one in UTF-8. The bindings assume that.
+fn is_utf8(value: &glib::Value) -> bool {
+    if value.type_() != glib::Type::STRING {
+        return true;
+    }
+    // SAFETY: the value is of that type; its text ends with a zero and lives as long as the value does.
+    unsafe {
+        let text = glib::gobject_ffi::g_value_get_string(value.to_glib_none().0);
+        text.is_null() || CStr::from_ptr(text).to_str().is_ok()
+    }
+}
+
+/// The text of a value that is one, with other characters for what is not UTF-8.
+pub fn text_of(value: &glib::Value) -> Option<String> {
+    // SAFETY: it returns a text that is copied here, or NULL.
+    unsafe { from_glib_none(glib::gobject_ffi::g_value_get_string(value.to_glib_none().0)) }
 }
 
 /// A property by its specification and the field of the settings that it shows.

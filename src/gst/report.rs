@@ -172,6 +172,14 @@ pub fn may_set(element: &impl IsA<gst::Element>, property: &gst::glib::ParamSpec
     false
 }
 
+/// A property that is not set, as the text for it is none: it keeps its value.
+pub fn no_text(element: &impl IsA<gst::Element>, name: &str) {
+    let refused = Error::new(ErrorKind::Settings, format!("{name} stays as it is"))
+        .cause("what it was set to is not text in UTF-8")
+        .remedy("Convert that to UTF-8");
+    element.post_warning(&refused);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

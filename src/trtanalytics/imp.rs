@@ -22,6 +22,7 @@ use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::zones::{self, ZoneStructures};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::property;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
@@ -214,8 +215,7 @@ fn signals() -> &'static [glib::subclass::Signal] {
         let reset = glib::subclass::Signal::builder("reset-counts").param_types([String::static_type()]).action();
         let reset = reset.class_handler(|values| {
             let element = values[0].get::<super::TrtAnalytics>().expect("checked by GObject");
-            let name = values[1].get::<Option<String>>().expect("checked by GObject");
-            element.imp().reset_counts(name.as_deref());
+            element.imp().reset_counts(property::text_of(&values[1]).as_deref());
             None
         });
         [reset.build()]
