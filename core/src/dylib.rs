@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use std::ptr;
 
 use libloading::os::unix::{Library as Dl, RTLD_LAZY, RTLD_LOCAL};
 
@@ -25,8 +26,25 @@ use crate::error::{Error, ErrorKind};
 pub unsafe fn open(file: &Path) -> Result<ManuallyDrop<Dl>, LoadFailure> {
     wait_for_disk(file);
     // SAFETY: the caller's promise.
-    let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) };
+    let dl = in_english(|| unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) });
     dl.map(ManuallyDrop::new).map_err(|error| LoadFailure::of_loader(file, reason(error)))
+}
+
+/// What the loader says is looked at, so it says it in English, whatever language the program has chosen.
+fn in_english<T>(load: impl FnOnce() -> T) -> T {
+    // SAFETY: the name ends with a zero, and there is no locale that another one is made of.
+    let english = unsafe { libc::newlocale(libc::LC_ALL_MASK, c"C".as_ptr(), ptr::null_mut()) };
+    // SAFETY: it is of this thread until the other one is again; where there is none, nothing changes.
+    let before = unsafe { libc::uselocale(english) };
+    let loaded = load();
+    // SAFETY: as above, and nobody uses it any more.
+    unsafe {
+        libc::uselocale(before);
+        if !english.is_null() {
+            libc::freelocale(english);
+        }
+    }
+    loaded
 }
 
 /// Reads the beginning of the file. The loader holds a lock while it does so, which each new thread of the process needs, so
@@ -203,6 +221,33 @@ pub fn file_of(address: *const c_void) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Runs in a process of its own, which chooses a language as gst-launch-1.0 does.
+    #[test]
+    fn a_missing_library_is_missing_in_any_language() {
+        const IS_GERMAN: &str = "GSTTRT_TEST_GERMAN";
+        if std::env::var_os(IS_GERMAN).is_none() {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", "dylib::tests::a_missing_library_is_missing_in_any_language", "--nocapture"]);
+            let output = test.env(IS_GERMAN, "1").env("LC_ALL", "C.UTF-8").env("LANGUAGE", "de").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return println!("{said}");
+        }
+        // SAFETY: no other thread of this process asks for the language now.
+        unsafe { libc::setlocale(libc::LC_ALL, c"".as_ptr()) };
+        let file = Path::new("libnowhere.so.1");
+        // SAFETY: there is none.
+        let said = || unsafe { Dl::open(Some(file), RTLD_LAZY) }.map(drop).map_err(reason).unwrap_err();
+        let before = said();
+        if before.contains("No such file") {
+            return println!("SKIP: the system speaks English alone");
+        }
+        // SAFETY: as above.
+        let failure = unsafe { open(file) }.err().unwrap();
+        assert!(matches!(failure, LoadFailure::Absent(_)), "{failure}");
+        assert_eq!(said(), before, "the language is that of the program");
+    }
 
     #[test]
     fn a_missing_library_is_named() {
