@@ -55,12 +55,12 @@ pub struct PreprocessKernel {
 
 /// A kernel for one frame, and for up to [`MAX_BATCH`].
 struct Functions {
-    one: Kernel,
-    batch: Kernel,
+    one: PixelKernel,
+    batch: PixelKernel,
 }
 
 /// A kernel, and the columns and rows of the scaled frame that a thread of it makes.
-struct Kernel {
+struct PixelKernel {
     function: Function,
     columns: u32,
     rows: u32,
@@ -299,7 +299,7 @@ impl PreprocessKernel {
                 let samples = samples_one_by_one(format, samplers.len(), samplers[0].channels());
                 let function = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
                 // It takes so long that the size of its parameters does not count.
-                let any = || Kernel { function: function.clone(), columns: 1, rows: 1, pads: false };
+                let any = || PixelKernel { function: function.clone(), columns: 1, rows: 1, pads: false };
                 (Functions { one: any(), batch: any() }, None)
             }
         };
@@ -353,7 +353,7 @@ impl PreprocessKernel {
             let one_by_one =
                 self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
             let functions = one_by_one.unwrap_or(&self.functions);
-            let Kernel { function, columns, rows, pads } =
+            let PixelKernel { function, columns, rows, pads } =
                 if frames.len() == 1 { &functions.one } else { &functions.batch };
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor, *columns)?;
@@ -398,10 +398,11 @@ impl Functions {
             "luma16" => PREPROCESS_LUMA16,
             _ => PREPROCESS_LUMA8,
         })?;
-        let kernel = |kind: &str, columns, rows| -> Result<Kernel> {
+        let kernel = |kind: &str, columns, rows| -> Result<PixelKernel> {
             let function = module.function(&format!("preprocess_{kind}{samples}"))?;
-            Ok(Kernel { function, columns, rows, pads: true })
+            Ok(PixelKernel { function, columns, rows, pads: true })
         };
+        // Columns and rows as in the kernels.
         let batch = if all_alone { kernel("alone_", 4, 4)? } else { kernel("batch_", 4, 2)? };
         Ok(Functions { one: kernel("", 2, 1)?, batch })
     }
