@@ -6,9 +6,10 @@
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
 //   grid  a thread writes COLUMNS pixels of a row of the scaled frame; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame.
 //         Behind the blocks of the scaled frame are those of the padding, of PADDED_ROWS rows above and below it
-//         preprocess_batch_*  up to MAX_BATCH frames, BATCH_COLUMNS pixels of BATCH_ROWS such rows. The others are for one frame,
-//                             because parameters for 32 make its launch 0.1 us slower, at times 0.9
-//         preprocess_alone_*  the same where all positions fall on samples, as of 1080p to 640x640: fewer registers, more threads at a time
+//         preprocess_*        one frame: parameters for 32 make its launch 0.1 us slower, at times 0.9
+//         preprocess_batch_*  up to MAX_BATCH frames, BATCH_COLUMNS pixels in each of BATCH_ROWS such rows
+//         preprocess_alone_*  the same, in ALONE_ROWS rows, where all positions fall on samples, as of 1080p to 640x640: fewer registers,
+//                             more threads at a time
 //   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit
 //   launched by src/image/preprocess/kernel.rs, which mirrors FrameParameters
 #pragma once
