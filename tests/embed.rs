@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Vectors of frames and of objects, and where they can be read.
 
-use crate::common::boxes::{Line, SIDE, embedder, model, numbers};
+use crate::common::boxes::{Line, SIDE, embedder, model, numbers, open_embedder};
 use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, scratch};
 use gst::meta::CustomMeta;
@@ -161,6 +161,28 @@ fn a_vector_is_never_guessed() {
     let buffer = line.push(frame());
     assert!(CustomMeta::from_buffer(&buffer, "GstTrtVectorMeta").is_err());
     assert!(line.said().iter().any(|text| text.contains("not finite")));
+}
+
+/// As Hugging Face's packages export models: the channels are open, too.
+#[test]
+fn models_of_open_channels_give_vectors() {
+    let model = open_embedder(&scratch("embed-open"));
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} input-size=16x16 ! trtnms"));
+    assert_near(&of_frame(&line.push(frame())).0[0], &whole());
+    assert_eq!(line.said(), [""; 0]);
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={model} ! trtnms ! fakesink"
+    ));
+    let said = outcome.error_text();
+    assert!(said.contains("(pixel_values f32 ?x3x?x?)") && said.contains("Set input-size"), "{said}");
+    let (options, postprocess) = parse_options(["input-size=16x16"]).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
+    let pixels = pixels();
+    let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    detector.detect(&frame, Colorimetry::default()).unwrap();
+    assert_near(detector.vector().unwrap(), &whole());
 }
 
 #[test]

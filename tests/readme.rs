@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::boxes::{actions, embedder, reader, steps, text_map};
+use crate::common::boxes::{actions, embedder, open_embedder, reader, steps, text_map};
 use crate::common::elements::ELEMENTS;
 use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, path, quick_shapes, run, scratch};
@@ -354,8 +354,11 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "input-values") => {} // the model has no other input
-            ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx", "vision_model.onnx"].contains(&value) => {
+            ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx"].contains(&value) => {
                 out.push(format!("model-file={}", embedder(folder, "1")));
+            }
+            ("trtinfer", "model-file") if value == "vision_model.onnx" => {
+                out.push(format!("model-file={}", open_embedder(folder)));
             }
             ("trtinfer", "model-file") if value == "lines.onnx" => {
                 out.push(format!("model-file={}", text_map(0.25).save(&folder.join("lines.onnx"))));

@@ -218,6 +218,13 @@ fn open_dimensions_take_a_profile() {
         );
         let error = with(range("1x3x64x64", "1x3x32x32", "1x3x128x128")).unwrap_err();
         assert!(error.message().contains("grow from the smallest to the largest"), "{error}");
+
+        // TensorRT itself takes no convolution whose channels are open.
+        for channels in ["num_channels", "c"] {
+            let onnx = graph(&network(&["batch", channels, "height", "width"]));
+            let shapes = vec![Shape::fixed("images", &dims("1x3x64x64"))];
+            build(library, &onnx, &BuildOptions { shapes, ..options(library) }).unwrap();
+        }
     }
 }
 

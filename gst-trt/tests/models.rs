@@ -398,6 +398,26 @@ fn a_signal_ends_what_never_ends() {
     }
 }
 
+/// Exports of Hugging Face's packages leave all dimensions of the picture open.
+#[test]
+fn a_model_of_open_channels_is_described() {
+    let folder = scratch("info-channels");
+    let save = |input: &str, dims: [&str; 4]| {
+        let graph = Graph::new().input(input, F32, &dims).constant("logits", &[1, 9, 16, 16], &[0.0; 9 * 256]);
+        graph.save(&folder.join(format!("{input}.onnx")))
+    };
+    let model = save("pixel_values", ["batch_size", "num_channels", "height", "width"]);
+    let found = info(&model);
+    assert_eq!(found["inputs"], json!([{"name": "pixel_values", "type": "f32", "dims": [null, 3, null, null]}]));
+    let wanted = "leaves the size of its input open (pixel_values f32 ?x3x?x?)";
+    let is_size = |gap: &Value| gap["property"] == "input-size" && gap["what"].as_str().unwrap().contains(wanted);
+    assert!(found["missing"].as_array().unwrap().iter().any(is_size), "{found:#}");
+    let draft = succeed(&folder, &["info", "--explain-layout", &model]);
+    assert!(text(&draft.stdout).contains("logits"), "{}", text(&draft.stdout));
+    let args = ["info", &save("x", ["n", "c", "h", "w"])];
+    expect_failure(&run(&folder, &args), &args, &["only x f32 ?x?x?x?", "num_channels", "docs/models.md"]);
+}
+
 /// The draft of a layout file is one, for models that are known and for those that are not.
 #[test]
 fn a_draft_of_a_layout_file_is_written() {

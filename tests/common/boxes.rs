@@ -82,6 +82,16 @@ pub fn embedder(folder: &std::path::Path, batch: &str) -> String {
         .save(&folder.join("colours.onnx"))
 }
 
+/// The same of pictures of any size, with the names of an export of Hugging Face's packages: the channels are open, too.
+pub fn open_embedder(folder: &std::path::Path) -> String {
+    Graph::new()
+        .input("pixel_values", F32, &["batch_size", "num_channels", "height", "width"])
+        .node("ReduceMean", &["pixel_values"], &["image_embeds"], vec![ints("axes", &[2, 3]), int("keepdims", 0)])
+        .output("image_embeds", F32, &["batch_size", "3"])
+        .metadata("task", "embed")
+        .save(&folder.join("vision_model.onnx"))
+}
+
 /// A model of pictures of 64x16 that reads “Hi” in any of them, with its dictionary in the metadata.
 pub fn reader(folder: &std::path::Path) -> String {
     text_graph().metadata("character", "H\ni").save(&folder.join("reader.onnx"))

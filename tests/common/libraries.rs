@@ -91,6 +91,17 @@ pub fn batches_and_open_sizes_are_taken(folder: &Path, options: &[String]) {
     let texts = [options, &["input-size=48x32".into()]].concat();
     let outputs = run(&sized, &texts).unwrap();
     assert_eq!(outputs[1].as_slice::<f32>().unwrap(), [32.0, 48.0]);
+    // The channels, too, as Hugging Face's packages export them.
+    let floats = (0..12).flat_map(|at| (at as f32 / 8.0).to_le_bytes()).collect();
+    let all = Graph::new()
+        .input("pixel_values", F32, &["batch_size", "num_channels", "height", "width"])
+        .weight("w", F32, &[4, 3, 1, 1], floats)
+        .node("Conv", &["pixel_values", "w"], &["maps"], vec![])
+        .output("maps", F32, &["batch_size", "4", "height", "width"])
+        .save(&folder.join("channels.onnx"));
+    let expected = run(&all, &["backend=rten", "input-size=48x32"]).unwrap();
+    assert_eq!(expected[0].desc().to_string(), "maps f32 1x4x32x48");
+    assert!(difference(&run(&all, &texts).unwrap()[0], &expected[0]) < 1e-4);
 }
 
 /// They lie in the model's folder, and nowhere else.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What goes into a model: which input takes the picture, the tensor that it wants for a frame, and what the other inputs
-//! hold.
+//! What goes into a model: the tensor that it wants for a frame, and what the other inputs hold.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,9 +9,9 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
 use crate::image::clip::{MAX_FRAMES, USUAL_FRAMES};
-use crate::image::transform::{InputSpec, InputTransform, MAX_PIXELS, TensorLayout};
+use crate::image::transform::{InputSpec, InputTransform, MAX_PIXELS};
 use crate::onnx::tables;
-use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
+use crate::tensor::{DType, Dims, Element, Tensor, TensorDesc};
 
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
@@ -27,6 +26,12 @@ impl ModelInfo {
     /// The place of that input among all of them.
     pub(crate) fn image_index(&self) -> usize {
         self.image
+    }
+
+    /// Which dimension of that input has the channels, where the file leaves their number open. Of `inputs` it has the number that is
+    /// known otherwise.
+    pub(crate) fn open_channels(&self) -> Option<usize> {
+        self.has_open_channels.then_some(self.order.channels())
     }
 
     /// For each input, the rows of the table that its numbers choose from, such as the embedding of tokens; `None` where the graph
@@ -289,63 +294,10 @@ const IMAGE_SHAPE: &str = "im_shape";
 const SCALE_FACTOR: &str = "scale_factor";
 pub(super) const KNOWN: [&str; 3] = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR];
 
-/// What exporters call the input of a text.
-const TOKENS: &str = "input_ids";
-
 /// Whether the first dimension of an input is that of the pictures of a batch. All of them share a table of two dimensions, such as
 /// words with their vectors.
 fn has_picture_rows(input: &TensorDesc) -> bool {
     input.dims.len() >= if KNOWN.contains(&&*input.name) { 2 } else { 3 }
-}
-
-/// Finds the input that takes a picture, or else a clip: 4 or 5 dimensions, of which one is 1 or 3 channels. Or else a sequence of
-/// vectors, of 3 dimensions: their batch, how many there are, and how many numbers each has.
-pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)> {
-    let has_samples = |desc: &TensorDesc| matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
-    let picture = |desc: &TensorDesc| {
-        let channels = |i: usize| matches!(desc.dims[i], 1 | 3);
-        match desc.dims.len() == 4 && has_samples(desc) {
-            true if channels(1) => Some(TensorLayout::Nchw),
-            true if channels(3) => Some(TensorLayout::Nhwc),
-            _ => None,
-        }
-    };
-    let clip =
-        |desc: &TensorDesc| if desc.dims.len() == 5 && has_samples(desc) { order_of_clips(&desc.dims) } else { None };
-    // Of a picture without a batch the first is a number of channels.
-    let sequence = |desc: &TensorDesc| {
-        let [batch, _, numbers] = desc.dims[..] else { return None };
-        let is_one = matches!(batch, 1 | Dims::DYNAMIC) && numbers != Dims::DYNAMIC;
-        (is_one && matches!(desc.dtype, DType::F32 | DType::F16)).then_some(TensorLayout::Ntd)
-    };
-    let first = |order: &dyn Fn(&TensorDesc) -> Option<TensorLayout>| {
-        inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?)))
-    };
-    let none = || {
-        let found =
-            if inputs.is_empty() { "and no other".to_string() } else { format!("only {}", tensor::list(inputs)) };
-        let is_of_texts = inputs.iter().any(|input| input.name == TOKENS);
-        Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}")).remedy(match is_of_texts {
-            true => "It is a model of texts: gst-trt embed-text makes a gallery of words with it",
-            false => {
-                "It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3, or with 5 for clips of T frames, 1x3xTxHxW, \
-                 1xTx3xHxW or 1xTxHxWx3, or with 3 for sequences of T vectors, 1xTxD"
-            }
-        })
-    };
-    let found = first(&picture).or_else(|| first(&clip)).or_else(|| first(&sequence));
-    let (image, order) = found.ok_or_else(none)?;
-    match inputs.iter().find(|desc| desc.dims.contains(&0)) {
-        Some(empty) => Err(Error::new(ErrorKind::Model, format!("its input {empty} has no elements"))
-            .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
-        None => Ok((image, order)),
-    }
-}
-
-/// Where the channels of clips are: 3 of them, or else one of gray. Three frames of three channels are taken for channels first.
-fn order_of_clips(dims: &Dims) -> Option<TensorLayout> {
-    let orders = [TensorLayout::Ncthw, TensorLayout::Ntchw, TensorLayout::Nthwc];
-    [3, 1].into_iter().find_map(|channels| orders.into_iter().find(|order| dims[order.channels()] == channels))
 }
 
 /// Refuses sequences that are too long.
@@ -476,45 +428,6 @@ mod tests {
         }
         let tall = high.input_spec(Some((320, 16384)), 1, Device::Host).unwrap();
         assert!(high.with_widths(tall, 16384).unwrap_err().message().contains("no input may have more than"));
-    }
-
-    #[test]
-    fn the_picture_is_found_among_inputs() {
-        let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
-        let nchw = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
-        let nhwc = TensorDesc::new("image", DType::U8, &[-1, 64, 64, 3]);
-        assert_eq!(of_pictures(&[sizes.clone(), nchw]).unwrap(), (1, TensorLayout::Nchw));
-        assert_eq!(of_pictures(&[nhwc]).unwrap(), (0, TensorLayout::Nhwc));
-        assert!(of_pictures(std::slice::from_ref(&sizes)).unwrap_err().message().contains("orig_target_sizes i64 ?x2"));
-        let tokens = TensorDesc::new("input_ids", DType::I64, &[-1, 77]);
-        assert!(of_pictures(&[tokens]).unwrap_err().message().contains("gst-trt embed-text"));
-        let rank3 = TensorDesc::new("images", DType::F32, &[3, 64, 64]);
-        assert!(of_pictures(&[rank3]).is_err());
-        let empty = TensorDesc::new("images", DType::F32, &[1, 3, 0, 64]);
-        assert!(of_pictures(&[empty]).unwrap_err().message().contains("no elements"));
-    }
-
-    #[test]
-    fn clips_are_found_by_their_channels() {
-        for (dims, wanted) in [
-            ([1, 3, 16, 112, 112], Some(TensorLayout::Ncthw)),
-            ([-1, 16, 3, 224, 224], Some(TensorLayout::Ntchw)),
-            ([-1, -1, 3, 224, 224], Some(TensorLayout::Ntchw)),
-            ([1, 16, 224, 224, 3], Some(TensorLayout::Nthwc)),
-            ([1, 1, 16, 64, 64], Some(TensorLayout::Ncthw)),
-            ([1, 16, 1, 64, 64], Some(TensorLayout::Ntchw)),
-            ([1, 1, 3, 64, 64], Some(TensorLayout::Ntchw)),
-            ([1, 3, 3, 64, 64], Some(TensorLayout::Ncthw)),
-            ([1, 16, 2, 64, 64], None),
-        ] {
-            let clip = TensorDesc::new("clip", DType::F32, &dims);
-            assert_eq!(of_pictures(&[clip]).ok().map(|(_, order)| order), wanted, "{dims:?}");
-        }
-        let clip = TensorDesc::new("clip", DType::F32, &[1, 3, 16, 64, 64]);
-        let picture = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
-        assert_eq!(of_pictures(&[clip, picture]).unwrap(), (1, TensorLayout::Nchw), "a picture comes first");
-        let ids = TensorDesc::new("ids", DType::I64, &[1, 3, 16, 64, 64]);
-        assert!(of_pictures(&[ids]).unwrap_err().message().contains("1xTx3xHxW"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod input;
 mod labels;
 mod metadata;
 mod onnx;
+mod picture;
 mod uses;
 mod values;
 
@@ -26,6 +27,7 @@ use crate::tensor::{Dims, TensorDesc};
 pub use file::{FileContents, ModelFile};
 pub(crate) use labels::MAX_CLASSES;
 pub use labels::{read_characters, read_labels};
+use picture::PicturePlace;
 use uses::InputUse;
 pub use values::InputValues;
 
@@ -93,6 +95,8 @@ pub struct ModelInfo {
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
     order: TensorLayout,
+    /// Whether the file leaves the number of its channels open; `inputs` have it.
+    has_open_channels: bool,
 }
 
 impl ModelInfo {
@@ -146,18 +150,19 @@ impl ModelInfo {
                 return Err(Error::new(ErrorKind::Model, "it has no inputs")
                     .remedy("Export it with its inputs, such as input_ids of a model of texts"));
             }
-            Ok(ModelInfo::new(file.path(), header, (0, TensorLayout::Nchw)))
+            let first = PicturePlace { index: 0, order: TensorLayout::Nchw, has_open_channels: false };
+            Ok(ModelInfo::new(file.path(), header, first))
         });
         described.map_err(|error| error.about(&unusable(file.path())))
     }
 
     fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
-        let header = header.without_nul()?;
-        let picture = input::of_pictures(&header.inputs)?;
+        let mut header = header.without_nul()?;
+        let picture = picture::of_pictures(&mut header.inputs, &header.uses)?;
         Ok(ModelInfo::new(path, header, picture))
     }
 
-    fn new(path: &Path, header: FileHeader, (image, order): (usize, TensorLayout)) -> Self {
+    fn new(path: &Path, header: FileHeader, picture: PicturePlace) -> Self {
         let metadata = &header.metadata;
         // What cannot be read of these is as if it were not there. The errors below say so.
         let names = metadata::class_names(metadata).unwrap_or_default();
@@ -183,8 +188,9 @@ impl ModelInfo {
             labels,
             has_dictionary,
             image_size,
-            image,
-            order,
+            image: picture.index,
+            order: picture.order,
+            has_open_channels: picture.has_open_channels,
         }
     }
 

@@ -3,10 +3,12 @@
 //!
 //! Not every backend notices what does not: an engine of TensorRT may read beyond the end of a table.
 
+use std::collections::HashMap;
+
 use super::ModelInfo;
 use super::input::KNOWN;
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnx::{GraphProto, ValueInfoProto, tables};
+use crate::onnx::{GraphProto, ValueInfoProto, channels, tables};
 use crate::tensor::{DType, Tensor, TensorDesc};
 
 /// What exporters write for a dimension that has no name.
@@ -19,17 +21,36 @@ pub struct InputUse {
     names: Vec<Option<String>>,
     /// The rows of the smallest table that its numbers choose from.
     rows: Option<u64>,
+    /// The channels of the first convolution that takes it.
+    channels: Option<i64>,
 }
 
 impl InputUse {
-    /// Of each input; none where there is only one, which is the picture.
+    /// Of each input.
     pub fn of_graph(graph: &GraphProto, inputs: &[&ValueInfoProto]) -> Vec<Self> {
-        if inputs.len() < 2 {
-            return Vec::new();
-        }
-        let rows = tables::rows(graph, inputs.iter().map(|input| &*input.name));
-        let of = |input: &&ValueInfoProto| InputUse { names: names(input), rows: rows.get(&*input.name).copied() };
+        let channels = channels::of_convolutions(graph, inputs.iter().map(|input| &*input.name));
+        // The only one is the picture, which chooses from no table.
+        let rows = match inputs {
+            [] | [_] => HashMap::new(),
+            several => tables::rows(graph, several.iter().map(|input| &*input.name)),
+        };
+        let of = |input: &&ValueInfoProto| InputUse {
+            names: names(input),
+            rows: rows.get(&*input.name).copied(),
+            channels: channels.get(&*input.name).copied(),
+        };
         inputs.iter().map(of).collect()
+    }
+
+    /// The channels that the first convolution takes of it, where the graph shows one.
+    pub fn channels(&self) -> Option<i64> {
+        self.channels
+    }
+
+    /// The first dimension that has one of these names, in any case.
+    pub fn place_of(&self, wanted: &[&str]) -> Option<usize> {
+        let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+        self.names.iter().position(|name| name.as_deref().is_some_and(is_wanted))
     }
 
     /// A number that is not in the table that it chooses from.

@@ -9,6 +9,7 @@
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
 pub mod cast;
+pub mod channels;
 pub mod cut;
 pub mod exact;
 pub mod limits;

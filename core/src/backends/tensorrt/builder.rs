@@ -311,14 +311,15 @@ pub fn build(
     step("reading the model", 0.0)?;
     let is_cast = options.casts(library.abi(), onnx);
     let cast = if is_cast { options.cast(onnx, cancelled)? } else { None };
+    let parsed = onnx.with_channels(cast);
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.
     let mut builder = library.builder()?;
     // SAFETY: the builder is dropped after the network.
     let mut network = unsafe { builder.network(is_cast) }.ok_or_else(|| impossible("make a network"))?;
     // SAFETY: the network is dropped after the parser.
     let mut parser = unsafe { library.parser(&network) }?;
-    parse(&mut parser, onnx, cast.as_deref().unwrap_or(onnx.bytes()), &heard)?;
-    drop(cast); // the parser has all of it
+    parse(&mut parser, onnx, parsed.as_deref().unwrap_or(onnx.bytes()), &heard)?;
+    drop(parsed); // the parser has all of it
     // Empty files are valid protobuf, and the parser accepts them.
     if network.output_count() == 0 {
         return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path().display()))

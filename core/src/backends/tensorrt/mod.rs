@@ -433,7 +433,9 @@ fn shapes(request: &LoadRequest) -> Result<Vec<Shape>> {
         let largest = of_side.unwrap_or_else(|| with_rows(&spec.largest_dims(), *batch));
         let smallest = if ModelInfo::follows_batch(input) { with_rows(&usual, 1) } else { usual.clone() };
         let shape = Shape { input: input.name.clone(), smallest, usual, largest };
-        (!input.dims.is_static()).then_some(shape)
+        // Of a picture the file may leave open what is known here.
+        let is_open = !input.dims.is_static() || model.open_channels().is_some() && side.is_none();
+        is_open.then_some(shape)
     });
     Ok(shapes.flatten().collect())
 }

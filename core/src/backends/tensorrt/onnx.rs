@@ -6,13 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::interfaces::{Level, log};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
-use crate::model::FileContents;
+use crate::model::{FileContents, ModelInfo};
 use crate::onnx::cast::{Casting, Half, cast};
+use crate::onnx::channels::with_size;
 use crate::onnx::exact::ExactLayers;
 use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, GraphProto, NodeProto, TensorProto, external_files};
 
@@ -136,6 +138,17 @@ impl Onnx {
         Ok(Some(casted.onnx))
     }
 
+    /// The bytes to parse in place of the file's, if there are any: the cast file, or one that has the number of channels of pictures
+    /// where this one leaves it open. TensorRT has no convolutions of an open number.
+    pub fn with_channels(&self, cast: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let info = ModelInfo::of_onnx(&self.0).ok();
+        let open = info.as_ref().and_then(|info| Some((info.image_input(), info.open_channels()?)));
+        let Some((input, place)) = open else { return cast };
+        let file = cast.map_or_else(|| self.0.bytes().clone(), Bytes::from);
+        // The parser says what is wrong with a file that cannot be read.
+        Some(with_size(file.clone(), &input.name, place, input.dims[place]).unwrap_or_else(|| file.into()))
+    }
+
     /// Name and operator of a node; the name may be empty.
     pub fn node(&self, index: usize) -> Option<(&str, &str)> {
         self.nodes().get(index).map(|node| (node.name.as_str(), node.op_type.as_str()))
@@ -185,6 +198,7 @@ mod tests {
     use prost::Message;
 
     use crate::onnx::{AttributeProto, FunctionProto, ModelProto, StringStringEntryProto};
+    use crate::onnx_files::{F32, Graph};
     use crate::test::scratch;
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
@@ -254,6 +268,26 @@ mod tests {
         assert!(of("pipe.data", false).message().contains("it is a pipe"));
         fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
         assert!(of("hole.data", true).message().contains("was cancelled"));
+    }
+
+    #[test]
+    fn pictures_of_open_channels_get_their_number() {
+        let file = |name: &str, channels: &str| {
+            let graph = Graph::new()
+                .input(name, F32, &["n", channels, "h", "w"])
+                .weight("w", F32, &[4, 3, 1, 1], vec![0; 48])
+                .node("Conv", &[name, "w"], &["y"], vec![])
+                .output("y", F32, &["n", "4", "h", "w"]);
+            Onnx::new(Path::new("model.onnx"), graph.bytes())
+        };
+        let of = |bytes: Option<Vec<u8>>| Some(ModelProto::decode(&bytes?[..]).unwrap().graph?.input);
+        let (open, known) = (file("x", "c"), file("x", "3"));
+        assert_eq!(of(open.with_channels(None)), of(Some(known.bytes().to_vec())));
+        assert_eq!(of(open.with_channels(Some(open.bytes().to_vec()))), of(Some(known.bytes().to_vec())));
+        assert_eq!(known.with_channels(None), None);
+        assert_eq!(known.with_channels(Some(vec![1])), Some(vec![1]));
+        assert_eq!(open.with_channels(Some(b"no model".to_vec())), Some(b"no model".to_vec()));
+        assert_eq!(Onnx::new(Path::new("m.onnx"), b"no model".to_vec()).with_channels(None), None);
     }
 
     #[test]
