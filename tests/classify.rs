@@ -272,6 +272,39 @@ fn options_of_a_session_normalise() {
     assert!(error.message().contains("shortest-edge=7 makes it 7x7"), "{error}");
 }
 
+#[test]
+fn options_of_a_session_say_how_frames_become_tensors() {
+    let model = means(&scratch("classify-tensors"));
+    let pixels = [255u8, 0, 0].repeat(16 * 8);
+    let planes = [Plane { data: &pixels[..], stride: 16 * 3 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 16, height: 8, planes };
+    let seen = |options: &[&str]| {
+        let usual = ["class-scores=probabilities", "score-threshold=0", "top-k=3"];
+        let (options, postprocess) = parse_options([&usual[..], options].concat()).unwrap();
+        let mut detector = Detector::open(&model, &options, postprocess).unwrap();
+        detector.detect(&frame, Colorimetry::default())?;
+        let mut means = [0.0f32; 3];
+        detector.classes().iter().for_each(|class| means[class.class_id as usize] = class.confidence);
+        Ok::<_, gsttrt_core::error::Error>(means)
+    };
+    for (options, wanted) in [
+        (&[][..], [1.0, 0.0, 0.0]),
+        (&["tensor-colors=bgr"], [0.0, 0.0, 1.0]),
+        (&["scale=0.002"], [0.51, 0.0, 0.0]),
+        (&["resize=stretch"], [1.0, 0.0, 0.0]),
+        (&["resize=letterbox", "pad-value=0"], [0.5, 0.0, 0.0]),
+        (&["resize=letterbox", "pad-value=255"], [1.0, 0.5, 0.5]),
+        (&["resize=letterbox-top-left", "pad-value=51", "tensor-colors=bgr"], [0.1, 0.1, 0.6]),
+        (&["resize=auto", "tensor-colors=auto", "scale=0", "pad-value=-1"], [1.0, 0.0, 0.0]),
+    ] {
+        let found = seen(options).unwrap();
+        let is_near = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-3);
+        assert!(is_near, "{options:?}: {found:?}");
+    }
+    let error = seen(&["tensor-colors=gray"]).unwrap_err();
+    assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
+}
+
 /// The middle of the frame, and not its sides.
 #[test]
 fn a_classifier_sees_the_middle_of_the_frame() {

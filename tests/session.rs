@@ -220,14 +220,22 @@ fn options_without_effect_on_what_the_model_gives_are_told_with_the_first_frame(
             &["shortest-edge=64"],
             "shortest-edge has no effect: it is for center-crop, and pictures are prepared by letterbox",
         ),
+        (
+            &["resize=stretch", "pad-value=0"],
+            "pad-value has no effect: it is for letterbox and letterbox-top-left, and pictures are prepared by stretch",
+        ),
         (&["top-k=3", "class-scores=logits", "background-class=last"], "top-k, class-scores, background-class have no"),
     ] {
         let [warning] = <[String; 1]>::try_from(warnings(options)).unwrap();
         assert!(warning.starts_with(named) && warning.contains("Leave "), "{warning}");
     }
-    for options in
-        [&["top-k=5"][..], &["mask-output=objects"], &["max-detections=3", "score-threshold=0.5", "classes=1"]]
-    {
+    for options in [
+        &["top-k=5"][..],
+        &["mask-output=objects"],
+        &["max-detections=3", "score-threshold=0.5", "classes=1"],
+        &["pad-value=0", "tensor-colors=bgr", "scale=1"],
+        &["resize=center-crop", "shortest-edge=64", "pad-value=-1"],
+    ] {
         assert_eq!(warnings(options), [""; 0], "{options:?}");
     }
     let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();

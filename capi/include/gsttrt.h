@@ -94,8 +94,9 @@ const char *gst_trt_last_error (void);
  *
  * options: strings such as "backend=cpu" or "score-threshold=0.5", with NULL after the last; or NULL. Names, ranges and
  * defaults are those of the properties of trtinfer and trtnms, except that by default cuda-device-id is 0, and batch-size what the
- * model fixes, else 1; and of trtpreprocess chroma-sampling, frames, frame-step, mean, std, shortest-edge and upload. With a model
- * that sees clips, the frames of one stream come in their order, and have results where a clip ends that interval lets through. */
+ * model fixes, else 1; and of trtpreprocess chroma-sampling, frames, frame-step, mean, pad-value, resize, scale, shortest-edge, std,
+ * tensor-colors and upload. With a model that sees clips, the frames of one stream come in their order, and have results where a clip
+ * ends that interval lets through. */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */

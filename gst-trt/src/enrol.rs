@@ -51,8 +51,7 @@ pub struct EnrolArgs {
     /// What runs the models [default: auto, the GPU if it can]
     #[arg(long, value_name = "NAME", value_parser = backends())]
     backend: Option<String>,
-    /// Properties as in the pipeline, such as "mean=0.5 std=0.5"; resize and others that are refused go into a layout file, given
-    /// as "layout-file=head.toml"
+    /// Properties as in the pipeline, such as "mean=0.5 std=0.5 resize=center-crop"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     options: String,
     /// The same of the detector, such as "classes=face score-threshold=0.5"

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::kserve_server::{FakeServer, answers, served};
-use common::models::{TOKENS, embedder, inner, texts, tokenizer};
+use common::models::{TOKENS, embedder, inner, open_embedder, texts, tokenizer};
 use common::onnx::I64;
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
@@ -63,6 +63,7 @@ fn furnish(folder: &Path) {
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
     embedder(&folder.join("reid.onnx"));
     embedder(&folder.join("arcface.onnx"));
+    open_embedder(&folder.join("vision_model.onnx"));
     inner(&folder.join("faces.onnx"), "face");
     texts("n", "77", I64, TOKENS).save(&folder.join("text_model.onnx"));
     tokenizer(folder);

@@ -59,8 +59,12 @@ class DetectorOptions(ModelOptions, total=False):
     mask_output: str | None
     max_detections: int | None
     mean: float | Sequence[float] | str | None
+    pad_value: int | None
+    resize: Literal["auto", "letterbox", "letterbox-top-left", "stretch", "center-crop"] | None
+    scale: float | None
     shortest_edge: int | None
     std: float | Sequence[float] | str | None
+    tensor_colors: Literal["auto", "rgb", "bgr", "gray"] | None
     top_k: int | None
     unclip_ratio: float | None
     upload: str | None

@@ -317,6 +317,7 @@ def test_options_without_effect_are_warnings(tmp_path):
         ("shapes", {"mask_output": "map", "class_scores": "logits"}, "mask_output, class_scores have no effect: .*Leave them unset"),
         ("shapes-cls", {"iou_threshold": 0.7}, "iou_threshold has no effect: .* boxes repeat each other"),
         ("rooms-depth", {"score_threshold": 0.5}, "score_threshold has no effect: .* give scores"),
+        ("shapes-cls", {"pad_value": 0}, "pad_value has no effect: it is for letterbox .* by center-crop"),
     ]:
         with pytest.warns(UserWarning, match=without) as told:
             detector = gsttrt.Detector(model(name), backend="rten", **options)
@@ -326,6 +327,7 @@ def test_options_without_effect_are_warnings(tmp_path):
         gsttrt.Detector(model("shapes"), backend="rten", top_k=5, iou_threshold=0.3, max_detections=3, class_agnostic=True)
         gsttrt.Detector(model("shapes-seg"), backend="rten", mask_output="map")
         gsttrt.Detector(model("shapes-cls"), backend="rten", top_k=1, score_threshold=0.5, class_scores="logits")
+        gsttrt.Detector(model("shapes-cls"), backend="rten", resize="stretch", tensor_colors="bgr", scale=0.01, pad_value=-1)
     with pytest.warns(UserWarning, match="upload has no effect") as told:
         gsttrt.detect(clip("sample"), model("shapes-cls"), backend="rten", upload="mapped")
     assert told[0].filename == __file__, "the line that asked for it"

@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use gsttrt_core::image::align::Align;
 use gsttrt_core::image::geometry::ResizeMode;
-use gsttrt_core::image::options::{CHROMA_SAMPLING, FRAME_STEP, FRAMES, MEAN, SHORTEST_EDGE, STD, UPLOAD};
+use gsttrt_core::image::options::{
+    CHROMA_SAMPLING, FRAME_STEP, FRAMES, MEAN, PAD_VALUE, RESIZE, SCALE, SHORTEST_EDGE, STD, TENSOR_COLORS, UPLOAD,
+};
 use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::{Chroma, Colors, TensorLayout};
 use gsttrt_core::options::{Choices, OptionKind, Setting, choices, setting};
@@ -115,24 +117,12 @@ impl Default for PreprocessSettings {
 }
 
 pub static SETTINGS: [Setting<PreprocessSettings>; 29] = [
-    setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
+    Setting { spec: &RESIZE, field: |settings| &mut settings.resize },
     Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
-    setting!(
-        "pad-value",
-        "Padding value",
-        "Sample value of the letterbox padding (-1 = as the model wants it)",
-        OptionKind::Int(-1..=255),
-        pad_value
-    ),
-    setting!("tensor-colors", "Tensor colors", "Colors in the channels of the tensor", <Option<Colors>>::KIND, colors),
+    Setting { spec: &PAD_VALUE, field: |settings| &mut settings.pad_value },
+    Setting { spec: &TENSOR_COLORS, field: |settings| &mut settings.colors },
     Setting { spec: &CHROMA_SAMPLING, field: |settings| &mut settings.chroma_sampling },
-    setting!(
-        "scale",
-        "Scale",
-        "Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)",
-        OptionKind::Float(0.0..=f32::MAX),
-        scale
-    ),
+    Setting { spec: &SCALE, field: |settings| &mut settings.scale },
     Setting { spec: &MEAN, field: |settings| &mut settings.mean },
     Setting { spec: &STD, field: |settings| &mut settings.std },
     setting!("tensor-order", "Tensor order", "Order of the tensor's dimensions", <Option<TensorLayout>>::KIND, order),

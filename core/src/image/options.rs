@@ -53,6 +53,34 @@ pub static INPUT_SIZE: OptionSpec = OptionSpec {
     kind: OptionKind::Text,
 };
 
+pub static RESIZE: OptionSpec = OptionSpec {
+    name: "resize",
+    nick: "Resize",
+    blurb: "How the frame is laid into the tensor",
+    kind: <Option<ResizeMode>>::KIND,
+};
+
+pub static PAD_VALUE: OptionSpec = OptionSpec {
+    name: "pad-value",
+    nick: "Padding value",
+    blurb: "Sample value of the letterbox padding (-1 = as the model wants it)",
+    kind: OptionKind::Int(-1..=255),
+};
+
+pub static TENSOR_COLORS: OptionSpec = OptionSpec {
+    name: "tensor-colors",
+    nick: "Tensor colors",
+    blurb: "Colors in the channels of the tensor",
+    kind: <Option<Colors>>::KIND,
+};
+
+pub static SCALE: OptionSpec = OptionSpec {
+    name: "scale",
+    nick: "Scale",
+    blurb: "Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)",
+    kind: OptionKind::Float(0.0..=f32::MAX),
+};
+
 pub static SHORTEST_EDGE: OptionSpec = OptionSpec {
     name: "shortest-edge",
     nick: "Shortest edge",

@@ -20,6 +20,7 @@ impl Detector {
                 .cause(format!("its input is {}", self.session().input()))
                 .remedy("Use a model that makes a vector of each picture"));
         }
+        self.takes_parts = true;
         self.find_one(Source::of(frame, color), |preprocessor| {
             Ok(preprocessor.regions_of_host(frame, std::slice::from_ref(crop))?.remove(0))
         })?;

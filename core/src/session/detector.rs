@@ -115,6 +115,8 @@ pub struct Detector {
     session: Session,
     /// Whether the user has chosen the conversion of frames.
     has_own_transform: bool,
+    /// Whether parts of frames are cut out, such as faces, which are then upright.
+    pub(super) takes_parts: bool,
     /// The tensor that frames needed first, where that is not the one of `session`, and where the backend is loaded for one size.
     fitted_spec: Option<InputSpec>,
     /// For that tensor, once there was such a frame.
@@ -192,6 +194,7 @@ impl Detector {
         Detector {
             session,
             has_own_transform: false,
+            takes_parts: false,
             fitted_spec: None,
             fitted: None,
             is_fitted: false,
@@ -532,8 +535,8 @@ impl Detector {
                 let hints = made.hints(&self.session.request.spec.transform, is_normalised);
                 tell(&mut self.session.notes, hints);
                 tell(&mut self.session.warnings, made.without_effect(false));
-                let unused = self.session.wishes.without_effect(&self.session.request.spec.transform);
-                tell(&mut self.session.warnings, unused);
+                let Session { wishes, request, warnings, .. } = &mut self.session;
+                tell(warnings, wishes.without_effect(&request.spec.transform, self.takes_parts));
                 made
             }
         };

@@ -22,7 +22,7 @@ use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{HeadFormat, recognise};
 use crate::image::clip::no_clips;
-use crate::image::options::FRAME_STEP;
+use crate::image::options::{FRAME_STEP, PAD_VALUE, SHORTEST_EDGE};
 use crate::image::transform::InputSpec;
 use crate::memory::{DevicePool, Pool};
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
@@ -75,6 +75,17 @@ pub struct SessionOptions {
     pub std: Option<[f32; 3]>,
     /// [`InputTransform::shortest_edge`], if not 0.
     pub shortest_edge: u32,
+    /// How a [`Detector`] lays frames into the tensor; `None` for as the model wants it, as of colors.
+    #[doc(hidden)]
+    pub resize: Option<ResizeMode>,
+    #[doc(hidden)]
+    pub tensor_colors: Option<Colors>,
+    /// The factor of samples in 0..255; 0 for as the model wants it.
+    #[doc(hidden)]
+    pub scale: f32,
+    /// The sample value of the padding; none, or -1, for as the model wants it.
+    #[doc(hidden)]
+    pub pad_value: Option<i32>,
     /// How a [`Detector`] transfers frames to the GPU.
     pub upload: Upload,
     /// Frames of a clip, for models that see several frames at once; 0 for as many as the model takes, else 16.
@@ -140,6 +151,10 @@ struct InputWishes {
     mean: Option<[f32; 3]>,
     std: Option<[f32; 3]>,
     shortest_edge: u32,
+    fit: Option<ResizeMode>,
+    colors: Option<Colors>,
+    scale: Option<f32>,
+    pad: Option<u8>,
     /// Of clips.
     frame_step: u32,
     interval: u32,
@@ -150,6 +165,10 @@ impl InputWishes {
         transform.chroma = self.chroma;
         transform.mean = self.mean.unwrap_or(transform.mean);
         transform.std = self.std.unwrap_or(transform.std);
+        transform.fit = self.fit.unwrap_or(transform.fit);
+        transform.colors = self.colors.unwrap_or(transform.colors);
+        transform.scale = self.scale.unwrap_or(transform.scale);
+        transform.pad = self.pad.unwrap_or(transform.pad);
         if self.shortest_edge != 0 {
             transform.shortest_edge = self.shortest_edge;
         }
@@ -160,11 +179,18 @@ impl InputWishes {
         self.mean.is_some() || self.std.is_some()
     }
 
-    /// A warning that names the option without effect on pictures that are prepared so, if there is one.
-    fn without_effect(&self, transform: &InputTransform) -> Option<Error> {
-        (self.shortest_edge != 0 && transform.fit != ResizeMode::CenterCrop).then(|| {
-            Error::new(ErrorKind::Settings, "shortest-edge has no effect")
-                .cause(format!("it is for center-crop, and pictures are prepared by {}", transform.fit.name()))
+    /// Warnings that name the options without effect on pictures that are prepared so. Parts of frames may be cut out upright, with
+    /// padding on any side.
+    fn without_effect(&self, transform: &InputTransform, takes_parts: bool) -> impl Iterator<Item = Error> {
+        let is_padded = takes_parts || matches!(transform.fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft);
+        let useless = [
+            (self.shortest_edge != 0 && transform.fit != ResizeMode::CenterCrop, SHORTEST_EDGE.name, "center-crop"),
+            (self.pad.is_some() && !is_padded, PAD_VALUE.name, "letterbox and letterbox-top-left"),
+        ];
+        let fit = transform.fit.name();
+        useless.into_iter().filter(|(is_useless, ..)| *is_useless).map(move |(_, name, what)| {
+            Error::new(ErrorKind::Settings, format!("{name} has no effect"))
+                .cause(format!("it is for {what}, and pictures are prepared by {fit}"))
                 .remedy("Leave it unset")
         })
     }
@@ -207,6 +233,10 @@ impl Session {
             mean,
             std,
             shortest_edge,
+            resize,
+            tensor_colors,
+            scale,
+            pad_value,
             cuda_device_id,
             upload,
             frames,
@@ -231,6 +261,10 @@ impl Session {
             mean: *mean,
             std: *std,
             shortest_edge: *shortest_edge,
+            fit: *resize,
+            colors: *tensor_colors,
+            scale: (*scale != 0.0).then_some(*scale),
+            pad: pad_value.and_then(|value| u8::try_from(value).ok()),
             frame_step: *frame_step,
             interval: *interval,
         };

@@ -8,7 +8,8 @@ use super::{PostprocessOptions, SessionOptions};
 use crate::backends::{self, PREFERENCE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::options::{
-    CHROMA_SAMPLING, FRAME_STEP, FRAMES, INPUT_SIZE, MEAN, SHORTEST_EDGE, STD, UPLOAD, check_std,
+    CHROMA_SAMPLING, FRAME_STEP, FRAMES, INPUT_SIZE, MEAN, PAD_VALUE, RESIZE, SCALE, SHORTEST_EDGE, STD, TENSOR_COLORS,
+    UPLOAD, check_std,
 };
 use crate::image::preprocess::device::Upload;
 use crate::options::{OptionKind, OptionSpec, Setting, name_and_value};
@@ -39,7 +40,7 @@ pub(super) static INTERVAL: OptionSpec = OptionSpec {
 };
 
 /// The options of trtinfer and trtpreprocess; those of backends are declared there.
-static SETTINGS: LazyLock<[Setting<SessionOptions>; 12]> = LazyLock::new(|| {
+static SETTINGS: LazyLock<[Setting<SessionOptions>; 16]> = LazyLock::new(|| {
     [
         Setting { spec: &PREFERENCE, field: |options| &mut options.backend },
         Setting { spec: &INPUT_SIZE, field: |options| &mut options.input_size },
@@ -49,6 +50,10 @@ static SETTINGS: LazyLock<[Setting<SessionOptions>; 12]> = LazyLock::new(|| {
         Setting { spec: &MEAN, field: |options| &mut options.mean },
         Setting { spec: &STD, field: |options| &mut options.std },
         Setting { spec: &SHORTEST_EDGE, field: |options| &mut options.shortest_edge },
+        Setting { spec: &RESIZE, field: |options| &mut options.resize },
+        Setting { spec: &TENSOR_COLORS, field: |options| &mut options.tensor_colors },
+        Setting { spec: &SCALE, field: |options| &mut options.scale },
+        Setting { spec: &PAD_VALUE, field: |options| &mut options.pad_value },
         Setting { spec: &UPLOAD, field: |options| &mut options.upload },
         Setting { spec: &FRAMES, field: |options| &mut options.frames },
         Setting { spec: &FRAME_STEP, field: |options| &mut options.frame_step },
@@ -116,9 +121,9 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let own = [
-            "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "8", "2", "4", "yolox", "/layout",
-            "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true", "5", "3", "logits",
-            "last",
+            "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "stretch", "bgr", "1", "0", "copy", "8", "2",
+            "4", "yolox", "/layout", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true",
+            "5", "3", "logits", "last",
         ];
         let of_backends = [
             "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy",
@@ -157,6 +162,10 @@ mod tests {
             ("mean=1,2", "0.485,0.456,0.406"),
             ("std=0", "cannot be 0"),
             ("shortest-edge=-1", "from 0 to 16384"),
+            ("resize=crop", "auto, letterbox, letterbox-top-left, stretch, center-crop"),
+            ("tensor-colors=yuv", "auto, rgb, bgr, gray"),
+            ("scale=-1", "from 0 to"),
+            ("pad-value=256", "from -1 to 255"),
             ("frames=257", "from 0 to 256"),
             ("frame-step=0", "from 1 to 1024"),
             ("class-scores=softmax", "auto, probabilities, logits"),

@@ -45,6 +45,15 @@ pub fn embedder(file: &Path) -> String {
         .save(file)
 }
 
+/// The same of pictures of any size, with the names of an export of Hugging Face's packages: the channels are open, too.
+pub fn open_embedder(file: &Path) -> String {
+    Graph::new()
+        .input("pixel_values", F32, &["batch_size", "num_channels", "height", "width"])
+        .node("ReduceMean", &["pixel_values"], &["image_embeds"], vec![ints("axes", &[2, 3]), int("keepdims", 0)])
+        .output("image_embeds", F32, &["batch_size", "3"])
+        .save(file)
+}
+
 /// A model of pictures of 16x16 that gives the same vector for all.
 pub fn vector(file: &Path, numbers: &[f32]) -> String {
     Graph::new()
