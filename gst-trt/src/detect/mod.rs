@@ -327,7 +327,7 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
     let (frames, timeout, vectors) = (args.frames, args.timeout, args.vectors);
-    let at_once = at_once(args, &jobs);
+    let at_once = at_once(args, &jobs, &display);
     let setup =
         Setup { chain, frames, at_once, timeout, table, vectors, show, signals, display, said, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
@@ -363,10 +363,18 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
 
 /// How many sources with an end may be read at the same time. Tracks are kept by the name of their source until it ends, so where one is
 /// named twice, it is read twice in turn.
-fn at_once(args: &DetectArgs, jobs: &[Job]) -> usize {
+fn at_once(args: &DetectArgs, jobs: &[Job], display: &Display) -> usize {
     let mut seen = HashSet::new();
-    let has_twice = jobs.iter().filter_map(Job::table_name).any(|name| !seen.insert(name));
-    if has_twice { 1 } else { usize::from(args.at_once).min(jobs.len()) }
+    let twice = jobs.iter().find(|job| job.table_name().is_some_and(|name| !seen.insert(name)));
+    let Some(twice) = twice else { return usize::from(args.at_once).min(jobs.len()) };
+    if args.at_once > 1 {
+        let (shown, count) = (twice.shown(), args.at_once);
+        display.line(&format!(
+            "Warning: {shown} is given twice, so --at-once {count} has no effect: files are read one after the other. Give each of them \
+             once."
+        ));
+    }
+    1
 }
 
 /// Where frames are shown, and where progress is then.

@@ -375,6 +375,24 @@ fn videos_that_are_read_at_the_same_time_have_the_same_rows() {
     }
 }
 
+/// Tracks are kept by the name of their source until it ends.
+#[test]
+fn a_video_that_is_given_twice_is_read_twice_in_turn() {
+    let folder = scratch("parquet-twice");
+    let (sample, shapes) = (sample(), shapes());
+    for (at_once, is_told) in [("1", false), ("8", true)] {
+        let table = format!("{at_once}.parquet");
+        let args = ["detect", &sample, &sample, "--model", &shapes, "--backend", "rten", "--frames", "2"];
+        let output =
+            succeed(&folder, &[&args[..], &["--at-once", at_once, "--rows", "frames", "--parquet", &table]].concat());
+        let said = text(&output.stderr);
+        let warning = "sample.mp4 is given twice, so --at-once 8 has no effect: files are read one after the other.";
+        assert_eq!(said.contains("Warning: ") && said.contains(warning), is_told, "{said}");
+        let frames: Vec<i64> = rows(&folder.join(&table)).iter().map(|row| row["frame"].as_i64().unwrap()).collect();
+        assert_eq!(frames, [0, 1, 0, 1]);
+    }
+}
+
 /// Its rows come up to where it ends. If no more is wanted than is there, nothing is missing.
 #[test]
 fn a_video_that_is_cut_off_has_rows_and_an_error() {
