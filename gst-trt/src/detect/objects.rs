@@ -4,12 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
+use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::image::masks::MaskOutput;
+use gsttrt_core::options::Choices;
 use gsttrt_core::redact::redacted;
 use gsttrt_publish::record::FrameRecord;
 
 use super::DetectArgs;
-use super::table::{RowSubject, SEVERAL_VECTORS};
+use super::table::{NO_MAPS, RowSubject, SEVERAL_VECTORS};
 use crate::chain::{InferenceElements, ModelElements, element, models_before, stage};
 use crate::failure::Failure;
 use crate::serve::{HeadSettings, ModelOutcome, ModelSettings};
@@ -22,14 +25,17 @@ pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pip
     }
     let is_shown = args.json.is_some() || args.output.is_some() || args.show.is_some();
     let is_table_alone = args.parquet.is_some() && !is_shown;
-    if chain.on_objects.is_empty() && !is_table_alone {
+    if chain.on_objects.is_empty() && args.parquet.is_none() {
         return Ok(());
     }
     let outcomes: Vec<ModelOutcome> = (chain.models().enumerate())
         .map(|(number, model)| outcome(configured, number, &model.model.model).unwrap_or_default())
         .collect();
     if chain.on_objects.is_empty() {
-        let has_no_column = outcomes[0].is_vector && !args.vectors;
+        if outcomes[0].is_map && gives_maps(configured) {
+            return Err(NO_MAPS.into());
+        }
+        let has_no_column = is_table_alone && outcomes[0].is_vector && !args.vectors;
         return if has_no_column { Err(no_column(&chain.first, true, "give another model")) } else { Ok(()) };
     }
     if !outcomes[0].may_give_objects {
@@ -45,6 +51,13 @@ pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pip
         return Ok(());
     }
     Err(no_column(&chain.on_objects[0], outcomes[1].is_vector, "leave --on-objects out"))
+}
+
+/// Whether the first model's maps come with its results.
+fn gives_maps(configured: &gst::Pipeline) -> bool {
+    let output = element(configured, &stage("nms", 0)).property_value("mask-output");
+    let word = glib::EnumValue::from_value(&output).map_or("", |(_, value)| value.nick());
+    MaskOutput::of_word(word) != Some(MaskOutput::None)
 }
 
 /// What the model says has none in the table.

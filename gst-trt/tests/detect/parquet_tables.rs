@@ -14,6 +14,7 @@ use parquet::record::Field;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::common::onnx::BOOL;
 use crate::common::path;
 use crate::common::terminal::signal;
 
@@ -512,6 +513,38 @@ fn the_table_of_a_terminal_that_is_closed_is_written() {
     assert!(lines < 300, "{lines}");
 }
 
+/// Their maps are left out.
+#[test]
+fn anomalies_have_rows_of_their_scores() {
+    let folder = scratch("parquet-anomalies");
+    let model = Graph::new()
+        .input("input", F32, &["1", "3", "64", "64"])
+        .weight("half", F32, &[1], 0.5f32.to_le_bytes().into())
+        .constant("pred_score", &[1], &[0.75])
+        .node("Greater", &["pred_score", "half"], &["pred_label"], vec![])
+        .output("pred_label", BOOL, &["1"])
+        .constant("anomaly_map", &[1, 1, 8, 8], &[0.25; 64])
+        .node("Greater", &["anomaly_map", "half"], &["pred_mask"], vec![])
+        .output("pred_mask", BOOL, &["1", "1", "8", "8"])
+        .save(&folder.join("anomaly.onnx"));
+    let args =
+        |table: &str| ["detect", &sample(), "--model", &model, "--frames", "2", "--parquet", table].map(String::from);
+    let run = |table: &str, more: &[&str]| {
+        let args = args(table);
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        (common::run(&folder, &args), args.join(" "))
+    };
+    let (output, line) = run("map.parquet", &[]);
+    expect_failure(&output, &[&line], &["a map for each frame", "mask-output=none"]);
+    let (output, line) = run("map.parquet", &["--json", "map.jsonl"]);
+    expect_failure(&output, &[&line], &["a map for each frame", "in place of --parquet"]);
+    let (output, line) = run("scores.parquet", &["--nms", "mask-output=none score-threshold=0"]);
+    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    let rows = rows(&folder.join("scores.parquet"));
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["label"] == "anomaly"), "{rows:?}");
+    assert_eq!(files(&folder), ["anomaly.onnx", "scores.parquet"]);
+}
+
 #[test]
 fn a_table_that_cannot_be_written_is_said_at_once() {
     let folder = scratch("parquet-failures");
@@ -525,10 +558,14 @@ fn a_table_that_cannot_be_written_is_said_at_once() {
         (&shapes, "/dev/full", &["it is a device or a pipe"]),
         (&shapes, "none/found.parquet", &["there is no folder none"]),
         (&sample, "found.parquet", &["sample.mp4"]),
-        (&map, "map.parquet", &["a map for each frame", "--json"]),
+        (&map, "map.parquet", &["a map for each frame", "--json", "mask-output=none"]),
     ] {
         let args = ["detect", &sample, "--model", model, "--frames", "3", "--parquet", table];
-        expect_failure(&common::run(&folder, &args), &args, parts);
+        let output = common::run(&folder, &args);
+        expect_failure(&output, &args, parts);
+        if *model == map {
+            assert_eq!(text(&output.stderr).lines().count(), 1, "nothing is loaded: {}", text(&output.stderr));
+        }
         assert_eq!(files(&folder), ["there.parquet"], "{table}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("there.parquet")).unwrap(), "kept");

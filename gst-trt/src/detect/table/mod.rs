@@ -22,6 +22,10 @@ pub use rows::RowSubject;
 pub const SEVERAL_VECTORS: &str = "Several models give vectors, and a table has one column for them. Leave --vectors out, or write \
                                    --json FILE in place of --parquet.";
 
+/// There is no column for a map.
+pub const NO_MAPS: &str = "This model gives a map for each frame, for which a table has no column. Write --json FILE in place of --parquet. Of \
+                           anomalies, --nms \"mask-output=none score-threshold=0\" leaves the map out, and the score of each frame is a row.";
+
 /// A table in a file that gets its name once it is whole. Frames of several sources may write.
 pub struct ParquetTable {
     path: PathBuf,
@@ -73,8 +77,7 @@ impl ParquetTable {
         let mut state = self.lock();
         let is_without_columns = |map: &serde_json::Value| map["kind"] != "objects";
         if frame.maps.iter().flatten().any(is_without_columns) {
-            let text = "This model gives a map for each frame, for which a table has no column. Use --json.";
-            state.failure.get_or_insert_with(|| text.into());
+            state.failure.get_or_insert_with(|| NO_MAPS.into());
             state.file = None;
         }
         let has_several = frame.objects.iter().any(|object| object.vectors.len() > 1) || frame.vectors.len() > 1;
@@ -142,6 +145,8 @@ impl ParquetTable {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// A disk with room for so many bytes.
@@ -169,6 +174,18 @@ mod tests {
         assert!(failure.starts_with(&format!("Cannot write {}: ", path.display())), "{failure}");
         assert!(failure.contains("no storage space. Make room on that disk"), "{failure}");
         assert!(!path.exists() && !part(&path).exists());
+    }
+
+    /// Of models in engines nothing tells it before.
+    #[test]
+    fn a_map_of_pixels_is_an_error() {
+        let path = crate::scratch::scratch("table-of-maps").join("found.parquet");
+        for (kind, is_refused) in [("objects", false), ("classes", true), ("depth", true)] {
+            let table = ParquetTable::of(path.clone(), Box::new(SmallDisk(1 << 20)), RowSubject::Objects).unwrap();
+            table.add("a.mp4", &FrameRecord { maps: Some(vec![json!({ "kind": kind })]), ..FrameRecord::default() });
+            let said = table.check().err().map(|failure| failure.to_string());
+            assert_eq!(said.as_deref(), is_refused.then_some(NO_MAPS), "{kind}");
+        }
     }
 
     /// Of models in engines nothing tells it before.
