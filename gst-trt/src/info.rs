@@ -24,6 +24,9 @@ use crate::terminal::print;
 /// Class names that are shown of many.
 const SHOWN: usize = 12;
 
+/// The task of models that read text.
+const TEXT: &str = "text";
+
 #[derive(clap::Args)]
 pub struct InfoArgs {
     /// The ONNX model, the TensorRT engine, or the address of a model on a server, like grpc://host:8001/model
@@ -166,7 +169,12 @@ fn describe(info: &mut Value, model: &ModelInfo) {
     let found = model.check_task().and_then(|()| heads::explain(&model.outputs, &hints));
     match &found {
         Ok(found) => recognised(info, model, found, &mut missing),
-        Err(error) => missing.push(of_error(error, "layout, or layout-file, of which --explain-layout writes a draft")),
+        Err(error) => {
+            missing.push(of_error(error, "layout, or layout-file, of which --explain-layout writes a draft"));
+            if model.task.as_deref() == Some(TEXT) {
+                missing.extend(no_names(model, TEXT));
+            }
+        }
     }
     missing.extend(model.metadata_errors().map(|error| json!({ "what": error.message(), "property": Value::Null })));
     info["metadata"] = json!(model.metadata);
@@ -184,16 +192,24 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
         "needs-nms": found.format.needs_nms,
         "why": found.reason,
     });
-    let needs_names = !["depth", "anomaly", "embed", "text-detect"].contains(&found.format.task.name());
-    if model.labels.is_empty() && needs_names {
-        let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
-        let what = format!("class names: objects are called #0, #1 and so on{unread}");
-        missing.push(json!({ "what": what, "property": "label-file of trtnms, or --labels" }));
-    }
+    missing.extend(no_names(model, found.format.task.name()));
     let is_known = model.metadata.get("author").is_some_and(|author| author == "Ultralytics");
     if let Some(note) = found.format.input_note.filter(|_| !is_known && !model.takes_vectors()) {
         missing.push(json!({ "what": format!("how its input is normalised. {note}"), "property": "mean and std of trtpreprocess" }));
     }
+}
+
+/// The names that the file lacks for results of that task: of classes, or of the characters of a text.
+fn no_names(model: &ModelInfo, task: &str) -> Option<Value> {
+    if !model.labels.is_empty() || ["depth", "anomaly", "embed", "text-detect"].contains(&task) {
+        return None;
+    }
+    let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
+    let what = match task {
+        TEXT => format!("the dictionary, with a character a line, without which no text is read{unread}"),
+        _ => format!("class names: objects are called #0, #1 and so on{unread}"),
+    };
+    Some(json!({ "what": what, "property": "label-file of trtnms, or --labels" }))
 }
 
 fn of_error(error: &Error, property: &str) -> Value {
@@ -249,7 +265,8 @@ fn text(info: &Value) -> String {
     let labels: Vec<String> = info["labels"].as_array().into_iter().flatten().map(word).collect();
     if !labels.is_empty() {
         let more = if labels.len() > SHOWN { ", …" } else { "" };
-        rows.push(("classes", format!("{}: {}{more}", labels.len(), labels[..labels.len().min(SHOWN)].join(", "))));
+        let name = if info["layout"]["task"] == TEXT { "characters" } else { "classes" };
+        rows.push((name, format!("{}: {}{more}", labels.len(), labels[..labels.len().min(SHOWN)].join(", "))));
     }
     if let Value::Object(keypoints) = &info["keypoints"] {
         rows.push(("keypoints", format!("{} of {} numbers", keypoints["count"], keypoints["dims"])));

@@ -140,6 +140,33 @@ fn what_is_missing_names_the_property() {
     assert!(!found["missing"].to_string().contains("class names"), "{found:#}");
 }
 
+/// Of texts it is the dictionary: the model may have its layout in the file, or only its task.
+#[test]
+fn a_missing_dictionary_is_called_one() {
+    let folder = scratch("info-dictionary");
+    let layout = "name = \"reader\"\ntask = \"text\"\n[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
+                  columns = [{ column = \"characters\", blank = \"first\", space = true }]\n";
+    let of = |metadata: &[(&str, &str)]| {
+        let graph =
+            Graph::new().input("images", F32, &["1", "3", "16", "64"]).constant("text", &[1, 3, 4], &[0.25; 12]);
+        let graph = metadata.iter().fold(graph, |graph, (key, value)| graph.metadata(key, value));
+        graph.save(&folder.join("reader.onnx"))
+    };
+    for metadata in [&[("gsttrt", layout)][..], &[("task", "text")]] {
+        let missing = info(&of(metadata))["missing"].clone();
+        let is_dictionary = |gap: &Value| {
+            let what = gap["what"].as_str().unwrap();
+            what.starts_with("the dictionary") && gap["property"].as_str().unwrap().contains("label-file")
+        };
+        assert!(missing.as_array().unwrap().iter().any(is_dictionary), "{missing:#}");
+        assert!(!missing.to_string().contains("class names"), "{missing:#}");
+    }
+    let whole = of(&[("gsttrt", layout), ("character", "H\ni")]);
+    assert!(!info(&whole)["missing"].to_string().contains("dictionary"));
+    let shown = succeed(&folder, &["info", &whole]);
+    assert!(text(&shown.stdout).contains("characters  2: H, i"), "{}", text(&shown.stdout));
+}
+
 #[test]
 fn wrong_files_are_told_apart() {
     let folder = scratch("models-wrong");
