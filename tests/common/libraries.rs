@@ -101,7 +101,10 @@ pub fn batches_and_open_sizes_are_taken(folder: &Path, options: &[String]) {
         .save(&folder.join("channels.onnx"));
     let expected = run(&all, &["backend=rten", "input-size=48x32"]).unwrap();
     assert_eq!(expected[0].desc().to_string(), "maps f32 1x4x32x48");
-    assert!(difference(&run(&all, &texts).unwrap()[0], &expected[0]) < 1e-4);
+    let verified = [&texts[..], &["verify=always".into()]].concat();
+    for texts in [texts, verified] {
+        assert!(difference(&run(&all, &texts).unwrap()[0], &expected[0]) < 1e-4, "{texts:?}");
+    }
 }
 
 /// They lie in the model's folder, and nowhere else.
