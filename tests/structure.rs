@@ -15,7 +15,7 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         "core/src",
         &[
             &["error"],
-            &["base64", "json", "words", "options", "files", "counters", "dylib", "redact", "literal"],
+            &["base64", "json", "words", "options", "files", "counters", "dylib", "redact", "literal", "in_use"],
             &["cuda", "dtype", "vector", "npy"],
             &["memory"],
             &["tensor"],

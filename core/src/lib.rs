@@ -47,6 +47,7 @@ pub mod heads;
 pub mod identity;
 #[doc(hidden)]
 pub mod image;
+mod in_use;
 #[doc(hidden)]
 pub mod json;
 mod literal;

@@ -17,7 +17,6 @@ pub mod library;
 pub mod onnx;
 mod options;
 mod repair;
-mod shared;
 mod turn;
 pub mod version;
 
@@ -32,7 +31,6 @@ use self::header::Header;
 use self::library::Library;
 use self::onnx::{Onnx, WeightType};
 use self::repair::{Case, OneByOne, Step};
-use self::shared::InUse;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
 use super::options::{BackendOption, Options};
@@ -42,6 +40,7 @@ use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::transform::InputSpec;
+use crate::in_use::InUse;
 use crate::model::{FileContents, ModelFile, ModelInfo};
 use crate::tensor::Dims;
 #[doc(hidden)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is in use is used again: streams with a model each have one engine in GPU memory, in which each has its own context.
+//! What is in use is used again: streams with a model each have one engine in GPU memory, in which each has its own context, and streams
+//! with a gallery each have one copy of it.
 //!
 //! That also saves the time to load it, and what a load leaves behind: TensorRT 8.6 does not unload all that it loads with
 //! an engine that has a Softmax, which is 92 kB of the heap each time.
@@ -9,7 +10,7 @@ use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, TryLockError, Weak};
 
 /// Things by what they were made from, as long as they are used.
-pub(super) struct InUse<K, T>(LazyLock<Mutex<HashMap<K, Arc<Slot<T>>>>>);
+pub(crate) struct InUse<K, T>(LazyLock<Mutex<HashMap<K, Arc<Slot<T>>>>>);
 
 /// Locked while its thing is made, so that others who need the same wait for it instead of making another.
 type Slot<T> = Mutex<Weak<T>>;
