@@ -85,8 +85,8 @@ fn compare(
     most: usize,
     what: &str,
 ) {
-    gallery.upload(context).unwrap();
-    assert!(gallery.on_gpu().is_some());
+    let on_gpu = gallery.upload(context).unwrap();
+    assert!(on_gpu.is_some() && gallery.on_gpu(context).is_some());
     let looks: Vec<&[f32]> = looks.iter().map(Vec::as_slice).collect();
     let have = matcher.find(gallery, &looks, most).unwrap();
     assert_eq!(bits(&have), bits(&gallery.find(&looks, most)), "{what}");
@@ -140,7 +140,7 @@ fn equals_come_in_the_order_of_the_gallery() {
     let vectors = (0..10_000usize).map(|at| vec![1.0, [0.0, 1e-4, 2e-4][at % 3], [0.0, 1e-4][at % 2]]);
     let entries = vectors.enumerate().map(|(at, vector)| GalleryEntry { name: at.to_string(), vector });
     let gallery = Gallery::new(entries);
-    gallery.upload(&context).unwrap();
+    let _on_gpu = gallery.upload(&context).unwrap();
     let found = matcher.find(&gallery, &[&look], 3).unwrap().remove(0);
     assert_eq!(found.iter().map(|found| found.name).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(found.iter().all(|found| found.similarity == 1.0));
@@ -157,6 +157,7 @@ fn a_matcher_goes_from_gallery_to_gallery() {
         .into_iter()
         .map(|shape| made(&mut random, Likenesses::Random, shape, 30))
         .collect();
+    let _on_gpu: Vec<_> = all.iter().map(|(gallery, _)| gallery.upload(&context).unwrap()).collect();
     for round in 0..3 {
         for (gallery, looks) in &all {
             compare(&context, &mut matcher, gallery, looks, 2 + round, "in turns");
@@ -167,10 +168,10 @@ fn a_matcher_goes_from_gallery_to_gallery() {
     let odd: Vec<Vec<f32>> = vec![looks[0].clone(), long, vec![1.0; 5], looks[1].clone(), Vec::new()];
     compare(&context, &mut matcher, gallery, &odd, 3, "of other lengths");
     assert!(matcher.find(gallery, &[], 3).unwrap().is_empty());
-    Gallery::default().upload(&context).unwrap();
+    assert!(Gallery::default().upload(&context).unwrap().is_none());
     // One that is not there is compared on the host.
     let elsewhere = made(&mut random, Likenesses::Random, (64, 20, 20), 1);
-    assert!(elsewhere.0.on_gpu().is_none());
+    assert!(elsewhere.0.on_gpu(&context).is_none());
     let found = matcher.find(&elsewhere.0, &[&elsewhere.1[0]], 3).unwrap();
     assert_eq!(bits(&found), bits(&elsewhere.0.find(&[&elsewhere.1[0]], 3)));
 }

@@ -98,7 +98,7 @@ fn run(context: &Context, blocks: &[DeviceBlock; 2]) -> Result<()> {
         let mut random = Random(5);
         let entries = (0..count).map(|at| GalleryEntry { name: at.to_string(), vector: vector(&mut random, dims) });
         let gallery = Gallery::new(entries);
-        gallery.upload(context)?;
+        let _on_gpu = gallery.upload(context)?;
         let bytes = count * dims * size_of::<f32>();
         let copied = timed(&stream, blocks, || copy(&stream, blocks, bytes))?;
         for objects in [1, 4, 8, 20, 60] {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Galleries on a GPU: `kernels/match.cu`. The reference implementation is [`Gallery::find`].
 //!
-//! The vectors of a gallery are copied there once, in the order in which the kernel reads them. Then those of a frame are copied in one
-//! piece, a first kernel compares all with all in one pass over the gallery's memory, and a second one finds the best names.
+//! The vectors of a gallery are copied there once for all who compare in a context, in the order in which the kernel reads them. Then
+//! those of a frame are copied in one piece, a first kernel compares all with all in one pass over the gallery's memory, and a second
+//! one finds the best names.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
@@ -72,6 +74,41 @@ struct NamedLikeness {
     likeness: f32,
 }
 
+/// Copies of a gallery, one for each context in which somebody has one.
+#[derive(Debug, Default)]
+pub(super) struct DeviceCopies {
+    known: Mutex<Vec<Weak<DeviceGallery>>>,
+    /// Locked while one is made, so that others who need the same wait for it instead of making another.
+    making: Mutex<()>,
+}
+
+impl DeviceCopies {
+    fn of(&self, context: &Context) -> Option<Arc<DeviceGallery>> {
+        // Upgraded under the lock, dropped after it: that may free memory of a GPU.
+        let all: Vec<_> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.iter().filter_map(Weak::upgrade).collect()
+        };
+        all.into_iter().find(|copy| copy.context() == context)
+    }
+
+    fn of_or_make(
+        &self,
+        context: &Context,
+        make: impl FnOnce() -> Result<DeviceGallery>,
+    ) -> Result<Arc<DeviceGallery>> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copy) = self.of(context) {
+            return Ok(copy);
+        }
+        let made = Arc::new(make()?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|copy| copy.strong_count() > 0);
+        known.push(Arc::downgrade(&made));
+        Ok(made)
+    }
+}
+
 /// The vectors of a gallery in the memory of a GPU, and the kernels that read them.
 pub struct DeviceGallery {
     known: DeviceBlock,
@@ -92,22 +129,22 @@ impl Gallery {
         self.len().saturating_mul(self.dims()) >= WORTHWHILE
     }
 
-    /// Copies the vectors to a GPU, for a [`DeviceMatcher`]; they stay there as long as the gallery. Takes a tenth of a second for a
-    /// large one, and longer where the kernels were never loaded.
+    /// Copies the vectors to a GPU, for a [`DeviceMatcher`], unless somebody has them in that context; `None` where there are none. They
+    /// stay there as long as somebody has what this returns. Takes a tenth of a second for a large gallery, and longer where the kernels
+    /// were never loaded.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels; `Settings`, where there are too many vectors.
-    pub fn upload(&self, context: &Context) -> Result<()> {
-        if !self.is_empty() && self.on_gpu.get().is_none() {
-            // If another thread was faster, this copy is freed.
-            let _ = self.on_gpu.set(DeviceGallery::new(self, context)?);
+    pub fn upload(&self, context: &Context) -> Result<Option<Arc<DeviceGallery>>> {
+        if self.is_empty() {
+            return Ok(None);
         }
-        Ok(())
+        self.on_gpus.of_or_make(context, || DeviceGallery::new(self, context)).map(Some)
     }
 
-    /// What [`Gallery::upload`] has copied.
-    pub fn on_gpu(&self) -> Option<&DeviceGallery> {
-        self.on_gpu.get()
+    /// What [`Gallery::upload`] has copied into that context, if somebody has it still. Never waits for a copy.
+    pub fn on_gpu(&self, context: &Context) -> Option<Arc<DeviceGallery>> {
+        self.on_gpus.of(context)
     }
 
     /// Writes the vectors of a tile in the order in which the kernel reads them. `groups` are those of 16 numbers of a vector; behind
@@ -269,20 +306,20 @@ impl DeviceMatcher {
         &self.stream
     }
 
-    /// What [`Gallery::find`] finds, bit by bit: on the GPU, where the gallery is on this one and no more than 100 names are asked for,
-    /// else on the host. Waits for it.
+    /// What [`Gallery::find`] finds, bit by bit: on the GPU, where the gallery is in this context and no more than 100 names are asked
+    /// for, else on the host. Waits for it.
     ///
     /// # Errors
     /// `Run`, where CUDA fails or the GPU has no memory left; `DeviceLost`, where it cannot be used any more.
     pub fn find(&mut self, gallery: &Gallery, vectors: &[&[f32]], most: usize) -> Result<Vec<Vec<Likeness>>> {
-        let is_here = |on_gpu: &&DeviceGallery| on_gpu.context() == self.context() && (1..=MOST).contains(&most);
-        let Some(on_gpu) = gallery.on_gpu().filter(is_here) else { return Ok(gallery.find(vectors, most)) };
+        let on_gpu = gallery.on_gpu(self.context()).filter(|_| (1..=MOST).contains(&most));
+        let Some(on_gpu) = on_gpu else { return Ok(gallery.find(vectors, most)) };
         let mut found = vec![Vec::new(); vectors.len()];
         let fitting = (0..vectors.len()).filter(|&at| vectors[at].len() == gallery.dims());
         let (usual, odd): (Vec<usize>, Vec<usize>) = fitting.partition(|&at| has_length_1(vectors[at]));
         for part in usual.chunks(AT_ONCE) {
             let of_part: Vec<&[f32]> = part.iter().map(|&at| vectors[at]).collect();
-            let names = self.compare(on_gpu, &of_part, most)?;
+            let names = self.compare(&on_gpu, &of_part, most)?;
             part.iter().zip(names).for_each(|(&at, names)| found[at] = names);
         }
         for at in odd {
@@ -366,6 +403,8 @@ impl DeviceMatcher {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::fakes::Fakes;
     use crate::gallery::GalleryEntry;
@@ -443,7 +482,7 @@ mod tests {
         let vector = [1.0, 0.0, 0.0];
         fakes.each_call_fails("a copy of a gallery", || gallery(3, 100).upload(&context));
         let gallery = gallery(3, 100);
-        gallery.upload(&context).unwrap();
+        let on_gpu = gallery.upload(&context).unwrap();
         let mut matcher = DeviceMatcher::new(&context).unwrap();
         fakes.each_call_fails("vectors", || matcher.find(&gallery, &[&vector[..]; 3], 2));
         fakes.each_call_fails("the first vectors", || {
@@ -457,7 +496,37 @@ mod tests {
         fakes.lack(1);
         let error = self::gallery(3, 10).upload(&context).unwrap_err();
         assert!(error.is_out_of_memory(), "{error}");
-        drop((gallery, matcher));
+        drop((on_gpu, gallery, matcher));
         assert_eq!((fakes.count(c"fake_pending"), fakes.count(c"fake_busy_frees")), (0, 0));
+    }
+
+    #[test]
+    fn who_has_a_gallery_in_a_context_shares_the_copy() {
+        let Some(fakes) = Fakes::of(module_path!(), "who_has_a_gallery_in_a_context_shares_the_copy") else { return };
+        let (context, gallery) = (fakes.context(), gallery(3, 100));
+        assert!(Gallery::default().upload(&context).unwrap().is_none() && gallery.on_gpu(&context).is_none());
+        let first = gallery.upload(&context).unwrap().unwrap();
+        let second = gallery.upload(&context).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&first, &gallery.on_gpu(&context).unwrap()));
+        drop(first);
+        assert!(gallery.on_gpu(&context).is_some());
+        drop(second);
+        assert!(gallery.on_gpu(&context).is_none(), "the last one has freed it");
+        // One that failed is tried again by the next one.
+        fakes.lack(1);
+        assert!(gallery.upload(&context).is_err() && gallery.on_gpu(&context).is_none());
+        assert!(gallery.upload(&context).unwrap().is_some());
+        assert_eq!((fakes.count(c"fake_pending"), fakes.count(c"fake_busy_frees")), (0, 0));
+    }
+
+    #[test]
+    fn a_copy_is_made_once_for_all_threads() {
+        let Some(fakes) = Fakes::of(module_path!(), "a_copy_is_made_once_for_all_threads") else { return };
+        let (context, gallery) = (fakes.context(), gallery(3, 100));
+        let copies: Vec<Arc<DeviceGallery>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| gallery.upload(&context).unwrap().unwrap())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(copies.iter().all(|copy| Arc::ptr_eq(copy, &copies[0])));
     }
 }

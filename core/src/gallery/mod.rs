@@ -40,9 +40,9 @@ pub use votes::Votes;
 pub use watched::WatchedGallery;
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use coarse::CoarseCopy;
+use device::DeviceCopies;
 
 use crate::vector::{LANES, Lanes, added, normalise, product};
 
@@ -61,8 +61,7 @@ pub struct Gallery {
     vectors: Vec<Lanes>,
     /// In bytes, of many vectors.
     coarse: Option<CoarseCopy>,
-    /// A copy of them.
-    on_gpu: OnceLock<DeviceGallery>,
+    on_gpus: DeviceCopies,
 }
 
 /// How like a vector is to the most similar one of a name.
