@@ -40,7 +40,11 @@ const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 /// # Errors
 /// `NotFound`, `Read`, and `Settings` with the number of the first line that is wrong, or the array.
 pub fn read(path: &Path) -> Result<Gallery> {
-    let file = open(path)?;
+    read_open(path, open(path)?)
+}
+
+/// The same of a file that is open.
+pub(super) fn read_open(path: &Path, file: File) -> Result<Gallery> {
     if is_archive(&file) {
         return read_archive(path, file).map(Gallery::new);
     }
@@ -260,13 +264,19 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
 
 /// Opens a gallery that is not too large.
 fn open(path: &Path) -> Result<File> {
+    open_known(path).map(|(file, _)| file)
+}
+
+/// The same, with what the system knows of the file.
+pub(super) fn open_known(path: &Path) -> Result<(File, Metadata)> {
     let file = open_regular(path).map_err(|error| unreadable(path, error))?;
-    if file.metadata().map_err(|error| unreadable(path, error))?.len() > MAX_FILE {
+    let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
+    if metadata.len() > MAX_FILE {
         let what = format!("The gallery {} is larger than {} MiB", path.display(), MAX_FILE >> 20);
         let remedy = "Give names fewer vectors. Base64 is half as long as numbers, and float16 in an array half as long as float32";
         return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
     }
-    Ok(file)
+    Ok((file, metadata))
 }
 
 /// Whether it begins as archives do, and no line of JSON does.

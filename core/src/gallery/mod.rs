@@ -2,8 +2,9 @@
 //! Names for vectors: which of the known ones a vector is most like.
 //!
 //! A [`Gallery`] is read from a [`file`](mod@file) of JSON lines or of `numpy.savez`, and read again when that changes
-//! ([`WatchedGallery`]). It compares each vector with all that it has, exactly, in one pass over its memory for all objects of a frame.
-//! A [`DeviceMatcher`] does so on a GPU, with the same results. [`Votes`] decide for an object that is seen in several frames.
+//! ([`WatchedGallery`]), once for all in the process who have it. It compares each vector with all that it has, exactly, in one pass over
+//! its memory for all objects of a frame. A [`DeviceMatcher`] does so on a GPU, with the same results. [`Votes`] decide for an object that
+//! is seen in several frames.
 //!
 //! | file | |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `entry` | what it has of a vector, and its limits |
 //! | `npz` | a file of `numpy.savez` |
 //! | `archive` | the members of such a file |
+//! | `readings` | galleries that are in use, by their file: it is read once for all who want it |
 //! | `watched` | reads it again |
 //! | [`options`] | when a vector shows somebody who is known |
 //! | `coarse` | which vectors of a large gallery can be the most similar ones, by a copy in bytes |
@@ -30,14 +32,16 @@ pub mod file;
 mod lock;
 mod npz;
 pub mod options;
+mod readings;
 mod votes;
 mod watched;
 
 pub use device::{DeviceGallery, DeviceMatcher};
 pub use entry::GalleryEntry;
 pub use options::{MatchDevice, MatchOptions, recognised};
+pub use readings::read_shared;
 pub use votes::Votes;
-pub use watched::WatchedGallery;
+pub use watched::{GalleryInUse, WatchedGallery};
 
 use std::collections::HashMap;
 

@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A gallery whose file may change.
+//!
+//! All who give a file the same path have one watch of it: a thread that looks at the file, and reads it for all of them. Each has a
+//! place of its own for the gallery and for what is wrong with it, so each takes over another one between two frames, and has it on its
+//! own GPU or on none. The memory is that of all: what is in these places are readings and copies that others have, too, also those
+//! who name the file by a link.
+//!
+//! ```text
+//! WatchedGallery ─┐                        ┌─ FoundGallery, by the file
+//! WatchedGallery ─┼─ GalleryWatch, by path ┤
+//! WatchedGallery ─┘                        └─ DeviceGallery, by the gallery and the context
+//! ```
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Gallery, file};
+use super::readings::{FileMark, FoundGallery};
+use super::{DeviceGallery, Gallery, file};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
+use crate::in_use::InUse;
 
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -19,52 +31,64 @@ const EVERY: Duration = Duration::from_secs(1);
 /// So many looks are waited for the end of a change. A file that still changes is read as it is.
 const MOST_WAITED: u32 = 3;
 
-/// A gallery, and a thread that reads its file again when that changes. Who compares never waits for it.
+/// A gallery as one user of a file has it, and the watch of that file. Who compares never waits for it.
 pub struct WatchedGallery {
-    current: Arc<Current>,
-    /// Wakes the thread to copy the gallery to the GPU, and ends it when it is dropped.
+    watch: Arc<GalleryWatch>,
+    user: Arc<GalleryUser>,
+}
+
+/// A gallery, and where a user's GPU has a copy of it. Who has this keeps both in memory.
+pub struct GalleryInUse {
+    /// Another one has another address.
+    pub gallery: Arc<Gallery>,
+    pub on_gpu: Option<Arc<DeviceGallery>>,
+}
+
+/// A file that is looked at, for all who have given it the same path. The thread ends with the last of them.
+struct GalleryWatch {
+    path: PathBuf,
+    users: Mutex<GalleryUsers>,
+    /// Wakes the thread to copy galleries to GPUs, and ends it when it is dropped.
     wake: SyncSender<()>,
 }
 
-struct Current {
-    gallery: Mutex<Arc<Gallery>>,
-    warning: Mutex<Option<Error>>,
-    /// Locked while a gallery is copied there.
-    gpu: Mutex<Option<GalleryGpu>>,
+struct GalleryUsers {
+    /// What was read last, by whomever: who comes has it, unless that one has found a later one.
+    latest: CheckedGallery,
+    all: Vec<Weak<GalleryUser>>,
 }
 
-/// The GPU that galleries are copied to.
+/// A gallery that was read, and what is wrong with it.
+#[derive(Clone)]
+struct CheckedGallery {
+    found: FoundGallery,
+    warning: Option<Error>,
+}
+
+struct GalleryUser {
+    /// Locked while a gallery is copied there for this user, and while the user is given another one.
+    gpu: Mutex<Option<GalleryGpu>>,
+    /// Never locked for long.
+    has: Mutex<UserGallery>,
+}
+
+struct UserGallery {
+    found: FoundGallery,
+    on_gpu: Option<Arc<DeviceGallery>>,
+    warning: Option<Error>,
+}
+
+/// The GPU that a user's galleries are copied to.
 struct GalleryGpu {
     context: Context,
     /// Also those for which that does not pay.
     takes_all: bool,
-}
-
-/// By what a file is another than before, also in who may read it. A change within the time of the file system's clock is told by the length, or by the file
-/// that has come in its place.
-#[derive(Clone, Copy, PartialEq)]
-struct FileMark {
-    seconds: i64,
-    nanoseconds: i64,
-    /// When its content or its rights changed.
-    changed: (i64, i64),
-    length: u64,
-    inode: u64,
-}
-
-fn mark(path: &Path) -> Option<FileMark> {
-    let file = fs::metadata(path).ok()?;
-    Some(FileMark {
-        seconds: file.mtime(),
-        nanoseconds: file.mtime_nsec(),
-        changed: (file.ctime(), file.ctime_nsec()),
-        length: file.len(),
-        inode: file.ino(),
-    })
+    /// The gallery that the user has was copied, or that has failed, or it does not pay.
+    is_tried: bool,
 }
 
 impl WatchedGallery {
-    /// Reads the gallery, and watches its file.
+    /// The gallery as the file is now, which is read unless others have read it. From now on its file is watched.
     ///
     /// # Errors
     /// As [`file::read`]; `Run`, where there is no thread for it.
@@ -73,60 +97,48 @@ impl WatchedGallery {
     }
 
     fn open_every(path: &Path, every: Duration) -> Result<WatchedGallery> {
-        let seen = mark(path);
-        let gallery = Arc::new(file::read(path)?);
-        let warning = Mutex::new(warning(path, &gallery));
-        let current = Arc::new(Current { gallery: Mutex::new(gallery), warning, gpu: Mutex::default() });
-        let (wake, woken) = mpsc::sync_channel::<()>(1);
-        let watch = {
-            let (current, path) = (current.clone(), path.to_path_buf());
-            let mut seen = SeenFile { read: seen, last: seen, waited: 0, former: None, unreadable: None };
-            move || {
-                loop {
-                    match woken.recv_timeout(every) {
-                        Ok(()) => current.upload(),
-                        Err(RecvTimeoutError::Timeout) => current.look(&path, &mut seen),
-                        Err(RecvTimeoutError::Disconnected) => break,
-                    }
-                }
-            }
-        };
-        thread::Builder::new().name("trt-gallery".into()).spawn(watch).map_err(|error| {
-            Error::new(ErrorKind::Run, "Cannot start a thread that watches the gallery")
-                .cause(error)
-                .remedy("Allow this user more threads")
-        })?;
-        Ok(WatchedGallery { current, wake })
+        /// By the path as it is given: what a link leads to may change.
+        static WATCHES: InUse<PathBuf, GalleryWatch> = InUse::new();
+        let seen = FileMark::of(path);
+        let found = FoundGallery::read(path)?;
+        let watch = WATCHES.get(path.to_path_buf(), || GalleryWatch::start(path, every, seen, found.clone()))?;
+        let user = watch.join(found);
+        Ok(WatchedGallery { watch, user })
     }
 
-    /// From now on galleries are copied to a GPU when they are read, if that pays or the GPU is to take all; this one now, and one that
+    /// From now on galleries are copied to a GPU before they are had, if that pays or the GPU is to take all; this one now, and one that
     /// pays by the thread. Where the GPU has no room for one, that is a warning.
     pub fn use_gpu(&self, context: &Context, takes_all: bool) {
-        *self.current.gpu.lock().unwrap() = Some(GalleryGpu { context: context.clone(), takes_all });
+        let gpu = GalleryGpu { context: context.clone(), takes_all, is_tried: false };
+        let former = self.user.gpu.lock().unwrap().replace(gpu);
+        drop(former); // no longer under the lock
         if takes_all {
-            self.current.upload();
+            self.user.upload();
         } else {
             // Where it is full, the thread has not been woken yet.
-            let _ = self.wake.try_send(());
+            let _ = self.watch.wake.try_send(());
         }
     }
 
-    /// The gallery as it is now. Another one has another address.
-    pub fn get(&self) -> Arc<Gallery> {
-        self.current.gallery.lock().unwrap().clone()
+    /// The gallery as it is now.
+    pub fn get(&self) -> GalleryInUse {
+        let has = self.user.has.lock().unwrap();
+        GalleryInUse { gallery: has.found.gallery.clone(), on_gpu: has.on_gpu.clone() }
     }
 
     /// What was wrong with the file since this was last asked for.
     pub fn take_warning(&self) -> Option<Error> {
-        self.current.warning.lock().unwrap().take()
+        self.user.has.lock().unwrap().warning.take()
     }
 }
 
-/// Nothing is copied any more then, and what is being copied is there.
+/// Nothing is copied any more for this user then, and what is being copied is there.
 impl Drop for WatchedGallery {
     fn drop(&mut self) {
-        let gpu = self.current.gpu.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(gpu); // no longer under the lock
+        let gpu = self.user.gpu.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The thread may have the user for a while.
+        let on_gpu = self.user.has.lock().unwrap_or_else(PoisonError::into_inner).on_gpu.take();
+        drop((on_gpu, gpu)); // no longer under the locks
     }
 }
 
@@ -139,21 +151,189 @@ fn warning(path: &Path, gallery: &Gallery) -> Option<Error> {
     Some(Error::new(ErrorKind::Settings, what).remedy("Add names with gst-trt enrol; the file is read again then"))
 }
 
+impl GalleryGpu {
+    /// Copies a gallery there, or finds the copy of others, if it pays. Also why that failed.
+    fn copy(&mut self, gallery: &Gallery) -> (Option<Arc<DeviceGallery>>, Option<Error>) {
+        self.is_tried = true;
+        if !self.takes_all && !gallery.is_worth_a_gpu() {
+            return (None, None);
+        }
+        match gallery.upload(&self.context) {
+            Ok(on_gpu) => (on_gpu, None),
+            Err(failed) => {
+                (None, Some(failed.and_remedy("Until the gallery changes, the CPU compares vectors with it")))
+            }
+        }
+    }
+}
+
+impl GalleryUser {
+    fn new(CheckedGallery { found, warning }: CheckedGallery) -> Self {
+        GalleryUser { gpu: Mutex::default(), has: Mutex::new(UserGallery { found, on_gpu: None, warning }) }
+    }
+
+    /// Copies the gallery that is there to the GPU, where that was not tried yet.
+    fn upload(&self) {
+        let mut gpu = self.gpu.lock().unwrap();
+        let Some(untried) = gpu.as_mut().filter(|gpu| !gpu.is_tried) else { return };
+        let gallery = self.has.lock().unwrap().found.gallery.clone();
+        let (on_gpu, failed) = untried.copy(&gallery);
+        let mut has = self.has.lock().unwrap();
+        let former = mem::replace(&mut has.on_gpu, on_gpu);
+        if failed.is_some() {
+            has.warning = failed;
+        }
+        drop(has);
+        drop(former); // no longer under that lock, which frames take
+    }
+
+    /// Gives the user another gallery, which is on the user's GPU by then, and returns the one before. Nothing, where the user has it
+    /// already, or a later one.
+    fn take_over(&self, new: &CheckedGallery) -> Option<UserGallery> {
+        let mut gpu = self.gpu.lock().unwrap();
+        {
+            let mut has = self.has.lock().unwrap();
+            if has.found.at > new.found.at {
+                return None;
+            }
+            if Arc::ptr_eq(&has.found.gallery, &new.found.gallery) {
+                has.found.at = new.found.at;
+                return None;
+            }
+        }
+        let (on_gpu, failed) = gpu.as_mut().map(|gpu| gpu.copy(&new.found.gallery)).unwrap_or_default();
+        // Whoever has the gallery finds its warning.
+        let warning = new.warning.clone().or(failed);
+        let has = UserGallery { found: new.found.clone(), on_gpu, warning };
+        Some(mem::replace(&mut *self.has.lock().unwrap(), has))
+    }
+
+    /// Tells the user of what was wrong with the file then, unless the user has a later gallery.
+    fn warn(&self, at: Instant, warning: &Error) {
+        let mut has = self.has.lock().unwrap();
+        if has.found.at <= at {
+            has.warning = Some(warning.clone());
+        }
+    }
+}
+
+impl GalleryUsers {
+    /// Notes what was read, and returns what was noted before, to be dropped after the lock.
+    fn note(&mut self, new: &CheckedGallery) -> Option<CheckedGallery> {
+        (self.latest.found.at <= new.found.at).then(|| mem::replace(&mut self.latest, new.clone()))
+    }
+}
+
+impl GalleryWatch {
+    fn start(path: &Path, every: Duration, seen: Option<FileMark>, found: FoundGallery) -> Result<Arc<Self>> {
+        let (wake, woken) = mpsc::sync_channel::<()>(1);
+        let warning = warning(path, &found.gallery);
+        let users = GalleryUsers { latest: CheckedGallery { found, warning }, all: Vec::new() };
+        let watch = Arc::new(GalleryWatch { path: path.into(), users: Mutex::new(users), wake });
+        let watched = Arc::downgrade(&watch);
+        let run = move || {
+            let mut seen = SeenFile::new(seen);
+            loop {
+                let event = woken.recv_timeout(every);
+                // The last user has gone.
+                let Some(watch) = watched.upgrade() else { break };
+                match event {
+                    Ok(()) => watch.all_users().iter().for_each(|user| user.upload()),
+                    Err(RecvTimeoutError::Timeout) => watch.look(&mut seen),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        };
+        thread::Builder::new().name("trt-gallery".into()).spawn(run).map_err(|error| {
+            Error::new(ErrorKind::Run, "Cannot start a thread that watches the gallery")
+                .cause(error)
+                .remedy("Allow this user more threads")
+        })?;
+        Ok(watch)
+    }
+
+    fn users(&self) -> MutexGuard<'_, GalleryUsers> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those who are there now.
+    fn all_users(&self) -> Vec<Arc<GalleryUser>> {
+        self.users().all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Looks for what is wrong with a gallery, unless that was done for others: it takes a while for a large one.
+    fn checked(&self, found: FoundGallery) -> CheckedGallery {
+        let latest = self.users().latest.clone();
+        let warning = match Arc::ptr_eq(&latest.found.gallery, &found.gallery) {
+            true => latest.warning,
+            false => warning(&self.path, &found.gallery),
+        };
+        CheckedGallery { found, warning }
+    }
+
+    /// Somebody has come, and has found this gallery. The thread gives all that follow.
+    fn join(&self, found: FoundGallery) -> Arc<GalleryUser> {
+        let new = self.checked(found);
+        let mut users = self.users();
+        let former = users.note(&new);
+        let user = Arc::new(GalleryUser::new(users.latest.clone()));
+        users.all.retain(|user| user.strong_count() > 0);
+        users.all.push(Arc::downgrade(&user));
+        drop(users);
+        drop(former); // no longer under the lock
+        user
+    }
+
+    /// Reads the file again if it has changed, and gives it to all.
+    fn look(&self, seen: &mut SeenFile) {
+        seen.former.clear();
+        if !seen.is_due(FileMark::of(&self.path)) && seen.unreadable.is_none() {
+            return;
+        }
+        let at = Instant::now();
+        match FoundGallery::read(&self.path) {
+            Ok(found) => {
+                seen.unreadable = None;
+                let new = self.checked(found);
+                // Who comes after this has it, or a later one.
+                let former = self.users().note(&new);
+                drop(former); // no longer under the lock
+                let given = self.all_users().into_iter().filter_map(|user| user.take_over(&new));
+                seen.former.extend(given);
+            }
+            Err(error) => {
+                let said = (error.kind() == ErrorKind::Read).then(|| error.message());
+                if said.is_some() && said == seen.unreadable {
+                    return;
+                }
+                seen.unreadable = said;
+                let warning = error.and_remedy("The former gallery stays until then");
+                self.all_users().iter().for_each(|user| user.warn(at, &warning));
+            }
+        }
+    }
+}
+
 /// The file as it was read, and as it was at the last look.
 struct SeenFile {
     read: Option<FileMark>,
     last: Option<FileMark>,
     /// How many looks have waited for the end of a change.
     waited: u32,
-    /// The gallery that was replaced at the last look. By the next one no frame is compared with it any more, whose thread would have
-    /// to free it.
-    former: Option<Arc<Gallery>>,
+    /// The galleries that were replaced at the last look. By the next one no frame is compared with them any more, whose thread would
+    /// have to free them.
+    former: Vec<UserGallery>,
     /// What was said of a file that could not be read. It is tried again at each look: rights of a folder, or a server that is away,
     /// are not seen at the file.
     unreadable: Option<String>,
 }
 
 impl SeenFile {
+    /// The file as it was before it was read.
+    fn new(read: Option<FileMark>) -> Self {
+        SeenFile { read, last: read, waited: 0, former: Vec::new(), unreadable: None }
+    }
+
     /// Whether the file is to be read again, as it is now. One that is being written changes from look to look: it is waited for, but
     /// not without an end, since a name that was removed is to be forgotten. Whoever puts another file in its place has written that
     /// before.
@@ -163,7 +343,8 @@ impl SeenFile {
             self.waited = 0;
             return false;
         }
-        let is_replaced = self.read.zip(now).is_some_and(|(read, now)| read.inode != now.inode);
+        let is_replaced =
+            self.read.zip(now).is_some_and(|(read, now)| (read.device, read.inode) != (now.device, now.inode));
         if !is_settled && !is_replaced && self.waited < MOST_WAITED {
             self.waited += 1;
             return false;
@@ -173,192 +354,5 @@ impl SeenFile {
     }
 }
 
-impl Current {
-    /// Copies the gallery that is there to the GPU.
-    fn upload(&self) {
-        let gallery = self.gallery.lock().unwrap().clone();
-        if let Some(warning) = self.put_on_gpu(&gallery) {
-            *self.warning.lock().unwrap() = Some(warning);
-        }
-    }
-
-    /// Copies a gallery to the GPU, if there is one to be used and it pays. Returns why that failed.
-    fn put_on_gpu(&self, gallery: &Gallery) -> Option<Error> {
-        let gpu = self.gpu.lock().unwrap();
-        let gpu = gpu.as_ref().filter(|gpu| gpu.takes_all || gallery.is_worth_a_gpu())?;
-        let failed = gallery.upload(&gpu.context).err()?;
-        Some(failed.and_remedy("Until the gallery changes, the CPU compares vectors with it"))
-    }
-
-    /// Reads the file again if it has changed.
-    fn look(&self, path: &Path, seen: &mut SeenFile) {
-        seen.former = None;
-        if !seen.is_due(mark(path)) && seen.unreadable.is_none() {
-            return;
-        }
-        let (gallery, warning) = match file::read(path) {
-            Ok(gallery) => {
-                // Before frames are compared with it.
-                let warning = warning(path, &gallery).or_else(|| self.put_on_gpu(&gallery));
-                seen.unreadable = None;
-                (Some(Arc::new(gallery)), warning)
-            }
-            Err(error) => {
-                let said = (error.kind() == ErrorKind::Read).then(|| error.message());
-                if said.is_some() && said == seen.unreadable {
-                    return;
-                }
-                seen.unreadable = said;
-                (None, Some(error.and_remedy("The former gallery stays until then")))
-            }
-        };
-        // Whoever has the gallery finds its warning.
-        *self.warning.lock().unwrap() = warning;
-        if let Some(gallery) = gallery {
-            seen.former = Some(std::mem::replace(&mut *self.gallery.lock().unwrap(), gallery));
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fakes::Fakes;
-    use crate::gallery::GalleryEntry;
-    use crate::test::{LIMIT, scratch, wait_until};
-
-    /// Each name has a vector of its own.
-    fn add(path: &Path, name: &str) {
-        let vector = [1.0, f32::from(name.as_bytes()[0])];
-        file::change(path, |_| true, &[GalleryEntry::new(name, &vector).unwrap()]).unwrap();
-    }
-
-    fn open(path: &Path) -> WatchedGallery {
-        WatchedGallery::open_every(path, Duration::from_millis(1)).unwrap()
-    }
-
-    #[test]
-    fn changes_of_the_file_are_taken_over() {
-        let path = scratch("gallery-watched").join("g.jsonl");
-        assert_eq!(WatchedGallery::open(&path).err().unwrap().kind(), ErrorKind::NotFound);
-        add(&path, "ada");
-        let watched = open(&path);
-        let before = watched.get();
-        assert_eq!(before.names(), ["ada"]);
-        add(&path, "bob");
-        wait_until("another gallery", LIMIT, || watched.get().names().len() == 2);
-        assert!(!Arc::ptr_eq(&before, &watched.get()));
-        assert_eq!(before.names(), ["ada"], "who has it may go on with it");
-        assert!(watched.take_warning().is_none());
-        file::change(&path, |_| false, &[]).unwrap();
-        wait_until("an empty gallery", LIMIT, || watched.get().is_empty());
-        let warning = || watched.take_warning().map(|warning| warning.message());
-        let mut said = None;
-        wait_until("a warning", LIMIT, || {
-            said = warning();
-            said.is_some()
-        });
-        assert!(said.as_ref().is_some_and(|said| said.contains("all objects are unknown")), "{said:?}");
-    }
-
-    #[test]
-    fn galleries_are_copied_to_a_gpu_that_takes_them() {
-        let Some(fakes) = Fakes::of(module_path!(), "galleries_are_copied_to_a_gpu_that_takes_them") else { return };
-        let (path, context) = (scratch("gallery-on-gpu").join("g.jsonl"), fakes.context());
-        add(&path, "ada");
-        let watched = open(&path);
-        watched.use_gpu(&context, false);
-        add(&path, "bob");
-        wait_until("another gallery", LIMIT, || watched.get().names().len() == 2);
-        assert!(watched.get().on_gpu().is_none(), "it is too small");
-        // The one that is there at once, and each that comes then before it is there.
-        watched.use_gpu(&context, true);
-        assert!(watched.get().on_gpu().is_some_and(|on_gpu| *on_gpu.context() == context));
-        add(&path, "eve");
-        wait_until("the next gallery", LIMIT, || watched.get().names().len() == 3);
-        assert!(watched.get().on_gpu().is_some() && watched.take_warning().is_none());
-        // One for which there is no room stays on the host, and the next one is tried again.
-        fakes.lack(1);
-        add(&path, "kim");
-        wait_until("a gallery on the host", LIMIT, || watched.get().names().len() == 4);
-        let warning = watched.take_warning().unwrap().message();
-        assert!(watched.get().on_gpu().is_none() && warning.contains("the CPU compares vectors with it"), "{warning}");
-        add(&path, "pat");
-        wait_until("a gallery on the GPU", LIMIT, || watched.get().names().len() == 5);
-        assert!(watched.get().on_gpu().is_some() && watched.take_warning().is_none());
-        drop(watched);
-        assert_eq!((fakes.count(c"fake_pending"), fakes.count(c"fake_busy_frees")), (0, 0));
-    }
-
-    #[test]
-    fn a_file_is_read_when_it_is_whole_or_changes_without_an_end() {
-        let at =
-            |seconds: i64, inode: u64| Some(FileMark { seconds, nanoseconds: 0, changed: (0, 0), length: 1, inode });
-        let mut seen = SeenFile { read: at(0, 1), last: at(0, 1), waited: 0, former: None, unreadable: None };
-        let mut due = |now| seen.is_due(now);
-        assert_eq!([at(0, 1), at(1, 1), at(1, 1), at(1, 1)].map(&mut due), [false, false, true, false]);
-        let replaced = [at(2, 2), at(3, 3), at(3, 3)].map(&mut due);
-        assert_eq!(replaced, [true, true, false], "each time another is in its place");
-        let written = [4, 5, 6, 7, 8, 9, 10, 11].map(|seconds| due(at(seconds, 3)));
-        assert_eq!(written, [false, false, false, true, false, false, false, true]);
-        assert_eq!([None, None, None, at(11, 3), at(11, 3)].map(&mut due), [false, true, false, false, true]);
-    }
-
-    #[test]
-    fn a_file_whose_rights_change_is_another() {
-        let path = scratch("gallery-rights").join("g.jsonl");
-        add(&path, "ada");
-        let before = mark(&path).unwrap();
-        // The clock of the file system may stand still for some milliseconds.
-        wait_until("another time of change", LIMIT, || {
-            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-            mark(&path).unwrap() != before
-        });
-    }
-
-    /// A folder in the place of the file cannot be read.
-    #[test]
-    fn a_file_that_cannot_be_read_is_tried_again_and_said_once() {
-        let path = scratch("gallery-again").join("g.jsonl");
-        let current = Current { gallery: Mutex::default(), warning: Mutex::default(), gpu: Mutex::default() };
-        fs::create_dir(&path).unwrap();
-        let mut seen = SeenFile { read: None, last: mark(&path), waited: 0, former: None, unreadable: None };
-        let mut look = || {
-            current.look(&path, &mut seen);
-            current.warning.lock().unwrap().take().map(|warning| warning.kind())
-        };
-        assert_eq!([look(), look(), look()], [Some(ErrorKind::Read), None, None]);
-        fs::remove_dir(&path).unwrap();
-        add(&path, "ada");
-        // The mark of this very file may be known already: it is read nevertheless.
-        seen.read = mark(&path);
-        seen.last = seen.read;
-        current.look(&path, &mut seen);
-        assert_eq!(current.gallery.lock().unwrap().names(), ["ada"]);
-        assert!(seen.unreadable.is_none());
-    }
-
-    #[test]
-    fn the_former_gallery_stays_where_a_new_one_cannot_be_used() {
-        let path = scratch("gallery-former").join("g.jsonl");
-        add(&path, "ada");
-        let watched = open(&path);
-        let mut said = String::new();
-        let mut is_said = |part: &str| {
-            wait_until(part, LIMIT, || {
-                said = watched.take_warning().map(|warning| warning.message()).unwrap_or_default();
-                said.contains(part)
-            });
-            assert!(said.contains("The former gallery stays"), "{said}");
-            assert_eq!(watched.get().names(), ["ada"]);
-        };
-        let other = path.with_extension("other");
-        fs::write(&other, "name,vector\n").unwrap();
-        fs::rename(&other, &path).unwrap();
-        is_said("Cannot use line 1");
-        fs::remove_file(&path).unwrap();
-        is_said("There is no gallery");
-        add(&path, "bob");
-        wait_until("another gallery", LIMIT, || watched.get().names() == ["bob"]);
-    }
-}
+mod tests;
