@@ -2,11 +2,13 @@
 //! Names of objects, by a gallery that may change.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::gallery::{DeviceMatcher, Gallery, Likeness, MatchOptions, Votes, WatchedGallery, recognised};
+use gsttrt_core::gallery::{
+    DeviceMatcher, Gallery, GalleryInUse, Likeness, MatchOptions, Votes, WatchedGallery, recognised,
+};
 use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::track::History;
 use gsttrt_core::vector::normalise;
@@ -23,8 +25,9 @@ pub struct ObjectNames {
     watched: WatchedGallery,
     /// The file's name without its ending, which is that of the attributes.
     name: String,
-    /// What the numbers of names in `tracks` are of.
-    gallery: Arc<Gallery>,
+    /// What the numbers of names in `tracks` are of. Not kept between frames: a camera that gives none for hours would keep the memory
+    /// of a former one.
+    gallery: Weak<Gallery>,
     tracks: History<TrackName>,
     has_told_of_dims: bool,
     /// Where a gallery is on a GPU. Stays, as its memory does.
@@ -71,7 +74,7 @@ impl ObjectNames {
     pub fn open(path: &Path) -> Result<Self> {
         let watched = WatchedGallery::open(path)?;
         Ok(ObjectNames {
-            gallery: watched.get(),
+            gallery: Arc::downgrade(&watched.get().gallery),
             watched,
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             tracks: History::default(),
@@ -101,8 +104,8 @@ impl ObjectNames {
         }
     }
 
-    pub fn gallery(&self) -> &Gallery {
-        &self.gallery
+    pub fn gallery(&self) -> Arc<Gallery> {
+        self.watched.get().gallery
     }
 
     /// Another part of the stream, or another stream, follows.
@@ -115,36 +118,42 @@ impl ObjectNames {
         self.watched.take_warning()
     }
 
-    /// Takes over another gallery. Numbers of names are of the one before, and whoever was removed from it is forgotten.
-    fn follow_gallery(&mut self) {
+    /// The gallery of this frame. Where it is another one, numbers of names are of the one before, and whoever was removed from it is
+    /// forgotten.
+    fn follow_gallery(&mut self) -> GalleryInUse {
         let now = self.watched.get();
-        if !Arc::ptr_eq(&now, &self.gallery) {
-            (self.gallery, self.has_told_of_dims, self.has_gpu_failed) = (now, false, false);
+        if !std::ptr::eq(self.gallery.as_ptr(), Arc::as_ptr(&now.gallery)) {
+            let gallery = Arc::downgrade(&now.gallery);
+            (self.gallery, self.has_told_of_dims, self.has_gpu_failed) = (gallery, false, false);
             self.reset();
         }
+        now
     }
 
     /// For each region of the frame its last vector that may be one of the gallery's, and of vectors that may not, the numbers
     /// that one has.
-    fn fitting<'a>(&self, vectors: &'a [Vec<AttachedVector>]) -> (Vec<Option<&'a AttachedVector>>, Option<usize>) {
+    fn fitting<'a>(
+        gallery: &Gallery,
+        vectors: &'a [Vec<AttachedVector>],
+    ) -> (Vec<Option<&'a AttachedVector>>, Option<usize>) {
         let mut other = None;
         let fitting = |all: &'a Vec<AttachedVector>| {
-            let found = all.iter().rfind(|vector| vector.values.len() == self.gallery.dims());
+            let found = all.iter().rfind(|vector| vector.values.len() == gallery.dims());
             if found.is_none() {
                 other = other.or(all.first().map(|vector| vector.values.len()));
             }
-            found.filter(|_| !self.gallery.is_empty())
+            found.filter(|_| !gallery.is_empty())
         };
         let fitting = vectors.iter().map(fitting).collect();
         (fitting, other)
     }
 
-    /// The names that vectors are most like, by the GPU where the gallery is on one, else by the CPU.
+    /// The names that vectors are most like, by the GPU where this element has the gallery on one, else by the CPU.
     ///
     /// # Errors
     /// `DeviceLost`, where the GPU cannot be used any more. Where it fails otherwise, the CPU takes over.
-    fn compare(&mut self, vectors: &[&[f32]], most: usize) -> Result<ComparedVectors> {
-        let warning = match self.compare_on_gpu(vectors, most) {
+    fn compare(&mut self, now: &GalleryInUse, vectors: &[&[f32]], most: usize) -> Result<ComparedVectors> {
+        let warning = match self.compare_on_gpu(now, vectors, most) {
             Ok(Some(names)) => return Ok(ComparedVectors { names, on_gpu: vectors.len(), warning: None }),
             Ok(None) => None,
             Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
@@ -153,17 +162,22 @@ impl ObjectNames {
                 Some(error.and_remedy("Until the gallery changes, the CPU compares vectors with it"))
             }
         };
-        Ok(ComparedVectors { names: self.gallery.find(vectors, most), on_gpu: 0, warning })
+        Ok(ComparedVectors { names: now.gallery.find(vectors, most), on_gpu: 0, warning })
     }
 
-    /// `None` where the gallery is on no GPU.
-    fn compare_on_gpu(&mut self, vectors: &[&[f32]], most: usize) -> Result<Option<Vec<Vec<Likeness>>>> {
-        let Some(on_gpu) = self.gallery.on_gpu().filter(|_| !self.has_gpu_failed) else { return Ok(None) };
+    /// `None` where this element has the gallery on no GPU. Others may have it on one.
+    fn compare_on_gpu(
+        &mut self,
+        now: &GalleryInUse,
+        vectors: &[&[f32]],
+        most: usize,
+    ) -> Result<Option<Vec<Vec<Likeness>>>> {
+        let Some(on_gpu) = now.on_gpu.as_ref().filter(|_| !self.has_gpu_failed) else { return Ok(None) };
         let matcher = match &mut self.matcher {
             Some(matcher) => matcher,
             none => none.insert(DeviceMatcher::new(on_gpu.context())?),
         };
-        matcher.find(&self.gallery, vectors, most).map(Some)
+        matcher.find(&now.gallery, vectors, most).map(Some)
     }
 
     /// Looks at the vectors of this frame, and at those kept of an earlier one where their object is not known yet.
@@ -172,6 +186,7 @@ impl ObjectNames {
     /// As [`ObjectNames::compare`].
     fn look(
         &mut self,
+        now: &GalleryInUse,
         objects: &MetaObjects,
         vectors: Vec<Option<&AttachedVector>>,
         most: usize,
@@ -194,7 +209,7 @@ impl ObjectNames {
             return Ok((found, ComparedVectors::default()));
         }
         let values: Vec<&[f32]> = looks.iter().map(|(_, values)| values.as_slice()).collect();
-        let mut compared = self.compare(&values, most)?;
+        let mut compared = self.compare(now, &values, most)?;
         for (names, (at, _)) in compared.names.drain(..).zip(&looks) {
             found[*at] = Some(names);
         }
@@ -212,10 +227,11 @@ impl ObjectNames {
         at: &StreamFrame,
         (objects, vectors): (&MetaObjects, &[Vec<AttachedVector>]),
     ) -> Result<NamedObjects> {
-        self.follow_gallery();
-        let (fitting, other) = self.fitting(vectors);
-        let of_another_model = self.of_another_model(other);
-        let (looks, compared) = self.look(objects, fitting, (options.top_k as usize).max(2))?;
+        let now = self.follow_gallery();
+        let gallery: &Gallery = &now.gallery;
+        let (fitting, other) = ObjectNames::fitting(gallery, vectors);
+        let of_another_model = self.of_another_model(gallery, other);
+        let (looks, compared) = self.look(&now, objects, fitting, (options.top_k as usize).max(2))?;
         self.tracks.advance();
         let mut named = NamedObjects {
             are_named: vec![false; looks.len()],
@@ -237,7 +253,7 @@ impl ObjectNames {
                     let name = decided.first().map(|found| found.name);
                     let before = std::mem::replace(&mut track.told, name);
                     if before != name {
-                        named.told.push(message(at, id, &annotation.label, decided.first(), before, &self.gallery));
+                        named.told.push(message(at, id, &annotation.label, decided.first(), before, gallery));
                     }
                     decided
                 }
@@ -253,7 +269,7 @@ impl ObjectNames {
             let classes: Vec<RankedClass> = decided.iter().map(class).collect();
             if !classes.is_empty() {
                 named.are_named[region] = true;
-                let (names, is_held) = (self.gallery.names(), look.is_none());
+                let (names, is_held) = (gallery.names(), look.is_none());
                 attributes::attach(frame.make_mut(), &object, (&classes, None), names, &self.name, is_held);
             }
         }
@@ -261,12 +277,11 @@ impl ObjectNames {
     }
 
     /// A warning where objects have vectors of another model than the gallery, which have that many numbers.
-    fn of_another_model(&mut self, other: Option<usize>) -> Option<Error> {
-        let other = other.filter(|_| !self.gallery.is_empty() && !self.has_told_of_dims)?;
+    fn of_another_model(&mut self, gallery: &Gallery, other: Option<usize>) -> Option<Error> {
+        let other = other.filter(|_| !gallery.is_empty() && !self.has_told_of_dims)?;
         self.has_told_of_dims = true;
-        let (gallery, known) = (&self.name, self.gallery.dims());
-        let what =
-            format!("The vectors of the gallery {gallery} have {known} numbers, and those of objects have {other}");
+        let (name, known) = (&self.name, gallery.dims());
+        let what = format!("The vectors of the gallery {name} have {known} numbers, and those of objects have {other}");
         Some(Error::new(ErrorKind::Settings, what).remedy(
             "Make the gallery with the model of this pipeline: gst-trt enrol --model. These objects stay unknown",
         ))

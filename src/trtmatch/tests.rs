@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A gallery on a GPU that fails. The driver is that of tests/fakes and needs no GPU; its kernels do nothing, so they find nobody.
 
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use gst::prelude::*;
@@ -20,16 +21,25 @@ struct Clip {
     bus: gst::Bus,
 }
 
+/// A gallery that has Ada.
+fn people(test: &str) -> PathBuf {
+    let path = scratch(test).join("people.jsonl");
+    file::change(&path, |_| true, &[GalleryEntry::new("Ada", &ADA).unwrap()]).unwrap();
+    path
+}
+
 impl Clip {
     fn new(test: &str, properties: &str) -> Self {
+        Clip::of(&people(test), properties)
+    }
+
+    fn of(gallery: &Path, properties: &str) -> Self {
         static STARTED: Once = Once::new();
         STARTED.call_once(|| {
             gst::init().unwrap();
             crate::plugin_register_static().unwrap();
         });
-        let path = scratch(test).join("people.jsonl");
-        file::change(&path, |_| true, &[GalleryEntry::new("Ada", &ADA).unwrap()]).unwrap();
-        let line = format!("trtmatch name=match gallery={} {properties}", path.display());
+        let line = format!("trtmatch name=match gallery={} {properties}", gallery.display());
         let (bin, bus) = (gst::parse::bin_from_description(&line, true).unwrap(), gst::Bus::new());
         bin.set_bus(Some(&bus));
         let mut harness = Harness::with_element(&bin, Some("sink"), Some("src"));
@@ -101,6 +111,34 @@ fn a_small_gallery_is_not_worth_a_gpu() {
         assert_eq!((clip.is_named(), clip.on_gpu()), (Ok(true), 0), "{properties}");
         assert_eq!(clip.said(), [""; 0]);
     }
+}
+
+/// Though the gallery, and its copy on the GPU, are there once.
+#[test]
+fn elements_with_one_gallery_compare_where_each_is_set_to() {
+    let Some(fakes) = Fakes::of(module_path!(), "elements_with_one_gallery_compare_where_each_is_set_to") else {
+        return;
+    };
+    let path = people("match-gpu-shared");
+    let mut first = Clip::of(&path, "device=cuda");
+    // The second one needs no memory for another copy.
+    fakes.lack(1);
+    let mut second = Clip::of(&path, "device=cuda");
+    fakes.lack(0);
+    let [mut host, mut auto] = ["device=cpu", "device=auto"].map(|properties| Clip::of(&path, properties));
+    for clip in [&mut first, &mut second] {
+        assert_eq!((clip.is_named(), clip.on_gpu()), (Ok(false), 1));
+    }
+    for clip in [&mut host, &mut auto] {
+        assert_eq!((clip.is_named(), clip.on_gpu()), (Ok(true), 0));
+    }
+    drop(first);
+    assert_eq!((second.is_named(), second.on_gpu()), (Ok(false), 2), "it keeps the copy");
+    for clip in [&second, &host, &auto] {
+        assert_eq!(clip.said(), [""; 0]);
+    }
+    drop((second, host, auto));
+    assert_eq!((fakes.count(c"fake_pending"), fakes.count(c"fake_busy_frees")), (0, 0));
 }
 
 #[test]
