@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_core::gallery::{GalleryEntry, file};
+use gsttrt_core::gallery::{GalleryEntry, file, read_shared};
 
 use super::changes::Stamp;
 use super::config::ModelConfig;
@@ -93,7 +93,7 @@ fn known(path: &Path) -> Option<KnownGallery> {
     lock(&KNOWN).get(path).filter(|known| known.stamp == now).cloned()
 }
 
-/// Names, how many vectors there are, and what is wrong. A file is read again when it has changed.
+/// Names, how many vectors there are, and what is wrong. A file is read again when it has changed, unless a source has read it.
 fn contents(path: &Path) -> (Vec<String>, usize, Option<String>) {
     let parts = |known: KnownGallery| (known.names, known.vectors, known.error);
     if let Some(known) = known(path) {
@@ -106,7 +106,7 @@ fn contents(path: &Path) -> (Vec<String>, usize, Option<String>) {
     }
     // Before it is read: a change that comes between is seen later.
     let stamp = Stamp::of(path);
-    let (names, vectors, error) = match file::read(path) {
+    let (names, vectors, error) = match read_shared(path) {
         Ok(gallery) => (gallery.names().to_vec(), gallery.len(), None),
         Err(error) if error.kind() == ErrorKind::Settings => (Vec::new(), 0, Some(error.message())),
         // The next time it may be there.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gst::prelude::*;
 use gsttrt_core::files::read_regular;
-use gsttrt_core::gallery::file as gallery_file;
+use gsttrt_core::gallery::read_shared;
 
 use super::super::head::HeadSettings;
 use super::super::keys::{ModelKeys, RunsOn, SourceKeys};
@@ -97,7 +97,7 @@ impl Config {
             return Err(problem(KEY, text));
         };
         let gallery = self.folder.join(gallery);
-        gallery_file::read(&gallery).map_err(|error| problem(KEY, error.message()))?;
+        read_shared(&gallery).map_err(|error| problem(KEY, error.message()))?;
         matching.set("gallery", gallery.to_string_lossy().into_owned());
         Ok(Some(matching))
     }
