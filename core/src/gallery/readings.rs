@@ -15,8 +15,8 @@ use super::{Gallery, file};
 use crate::error::Result;
 use crate::in_use::InUse;
 
-/// By what a file is another than before, also in who may read it. A change within the time of the file system's clock is told by the length, or by the file
-/// that has come in its place.
+/// By what a file is another than before, also in who may read it. A change within the time of the file system's clock is told by the
+/// length, or by the file that has come in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileMark {
     pub seconds: i64,
@@ -143,9 +143,7 @@ mod tests {
         let found: Vec<FoundGallery> = thread::scope(|scope| {
             let read = || {
                 start.wait();
-                let found = FoundGallery::read(&path).unwrap();
-                start.wait(); // until all have it
-                found
+                FoundGallery::read(&path).unwrap()
             };
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(read)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
