@@ -340,7 +340,20 @@ cuDeviceGetCount (int *count)
 int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
 int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
-int cuDevicePrimaryCtxRetain (void **to, int device) { ALIVE; *to = &contexts[device % GPUS]; return 0; }
+
+/* The error that the primary context is refused with; 0 for none. */
+static int refusing;
+void fake_refuse_contexts (int error) { LOCK; refusing = error; }
+
+int
+cuDevicePrimaryCtxRetain (void **to, int device)
+{
+  ALIVE;
+  if (!refusing)
+    *to = &contexts[device % GPUS];
+  return refusing;
+}
+
 int cuDevicePrimaryCtxRelease_v2 (int device) { ALIVE; return 0; }
 
 int

@@ -86,6 +86,12 @@ impl Fakes {
         unsafe { self.driver.get::<unsafe extern "C" fn(c_int, c_long)>(c"fake_break").unwrap()(error, after) }
     }
 
+    /// The primary context is refused with that error; with 0 it is not.
+    pub fn refuse_contexts(&self, error: c_int) {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn(c_int)>(c"fake_refuse_contexts").unwrap()(error) }
+    }
+
     /// How often a lost GPU was used by those who knew.
     pub fn calls_when_dead(&self) -> c_long {
         self.count(c"fake_calls_when_dead")

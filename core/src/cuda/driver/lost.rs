@@ -184,6 +184,19 @@ mod tests {
         assert!(note(DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "It fails").is_none(), "of no GPU");
     }
 
+    /// In exclusive mode a GPU is for one program at a time, and free again when that has ended.
+    #[test]
+    fn a_gpu_that_another_program_has_is_not_lost() {
+        let Some(fakes) = Fakes::of(module_path!(), "a_gpu_that_another_program_has_is_not_lost") else { return };
+        fakes.refuse_contexts(46);
+        let error = Context::primary(0).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Run, "{error}");
+        assert!(error.message().contains("Another program has the GPU for itself"), "{error}");
+        assert!(lost().is_none());
+        fakes.refuse_contexts(0);
+        fakes.context().memory().unwrap();
+    }
+
     #[test]
     fn a_lost_gpu_is_left_alone() {
         let Some(fakes) = Fakes::of(module_path!(), "a_lost_gpu_is_left_alone") else { return };

@@ -190,6 +190,7 @@ unsafe impl Sync for Inner {}
 impl Context {
     /// The primary context of a device, which cudart and PyTorch use too.
     pub fn primary(device: i32) -> Result<Self> {
+        const START: &str = "Cannot start CUDA on the GPU";
         let count = device_count()?;
         if !(0..count).contains(&device) {
             return Err(no_device(device, count));
@@ -197,7 +198,16 @@ impl Context {
         let _on_gpu = lost::check(device).map(|()| OnGpu::enter(device))?;
         let handle = result::device::get(device).or_fail("Cannot open the GPU")?;
         // SAFETY: the handle is a device; the reference taken here is given back when the context is dropped.
-        let raw = unsafe { result::primary_ctx::retain(handle) }.or_fail("Cannot start CUDA on the GPU")?;
+        let raw = unsafe { result::primary_ctx::retain(handle) };
+        // Of a context that is there this error says that it is lost. Here there is none yet, and there may be one later.
+        if let Err(error) = raw
+            && error.0 == sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+        {
+            return Err(Error::new(ErrorKind::Run, START).cause(describe(error)).remedy(
+                "Another program has the GPU for itself: end it, or let several programs use the GPU: nvidia-smi --compute-mode=0",
+            ));
+        }
+        let raw = raw.or_fail(START)?;
         let context = Context::new(raw, device, Owner::Primary(handle));
         shared::note_primary(&context);
         Ok(context)
