@@ -343,6 +343,10 @@ impl TrtModel {
                 Ok(engine) => return Ok(entry(engine, &file)),
                 // It was valid once; something has changed that the key does not include, such as the driver.
                 Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
+                    if options.never_build {
+                        // Nothing would take its place, and what has changed may change back.
+                        return Err(error.and_remedy("With engine-build=auto it is built again"));
+                    }
                     (loading.report)(LoadEvent::Warning(error));
                     cache.forget(&key);
                     match find(cache)? {

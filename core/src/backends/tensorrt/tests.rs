@@ -171,3 +171,18 @@ fn a_wrong_engine_is_built_again_from_what_was_read_at_first() {
     assert!(verdict.passed() && verdict.reference.is_ok(), "{verdict}");
     assert_eq!(verdict.repair.as_deref(), Step::SensitiveInSingle.repair());
 }
+
+/// What is missing, such as a library of plugins, may come back. The engine would not: nothing builds it again.
+#[test]
+fn an_engine_that_does_not_load_is_kept_where_none_is_built() {
+    let Some(fakes) = Fakes::of(module_path!(), "an_engine_that_does_not_load_is_kept_where_none_is_built") else {
+        return;
+    };
+    let (mut model, request) = cached(&fakes, &onnx_file(&fakes.folder), &[Step::Wanted]);
+    model.options.never_build = true;
+    fakes.refuse(true);
+    let error = model.load(&request, &LoadContext::silent()).map(drop).unwrap_err().message();
+    assert!(error.starts_with("Cannot load the engine of ") && error.contains("engine-build=auto"), "{error}");
+    fakes.refuse(false);
+    model.load(&request, &LoadContext::silent()).map(drop).unwrap();
+}
