@@ -30,13 +30,18 @@ pub static THREADS: BackendOption = BackendOption {
     insists: &[],
 };
 
-/// How many threads the user asks for; `None` for as many as there are. Hundreds on a few cores wait for each other and end nothing.
+/// How many threads the user asks for; `None` for as many as there are.
 pub fn wanted_threads(options: &Options) -> Option<usize> {
-    const MOST_ON_A_CORE: usize = 4;
-    let own = usize::try_from(options.number(&THREADS)).ok().filter(|&count| count > 0);
-    let own = own.map(|count| count.min(MOST_ON_A_CORE * usual_threads()));
+    let own = usize::try_from(options.number(&THREADS)).ok();
     // rten's own, which held for this plugin before it had the option.
-    own.or_else(|| env::var("RTEN_NUM_THREADS").ok()?.parse().ok())
+    let of_rten = || env::var("RTEN_NUM_THREADS").ok()?.parse().ok();
+    bounded(own.filter(|&count| count > 0).or_else(of_rten))
+}
+
+/// Hundreds on a few cores wait for each other and end nothing.
+fn bounded(threads: Option<usize>) -> Option<usize> {
+    const MOST_ON_A_CORE: usize = 4;
+    threads.filter(|&count| count > 0).map(|count| count.min(MOST_ON_A_CORE * usual_threads()))
 }
 
 /// As many as the process has cores.
@@ -165,5 +170,16 @@ impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
     fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
         let boxed = |other| Box::new(other) as Box<dyn ModelInstance>;
         self.others.drain(..).map(boxed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_bounded_wherever_they_are_asked_for() {
+        assert_eq!([bounded(None), bounded(Some(0)), bounded(Some(1))], [None, None, Some(1)]);
+        assert_eq!(bounded(Some(usize::MAX)), Some(4 * usual_threads()));
     }
 }
