@@ -36,21 +36,31 @@ fn probabilities(graph: &GraphProto) -> BTreeSet<String> {
     const UNCHANGED: [&str; 6] = ["Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"];
     let makers: HashMap<&str, _> =
         graph.node.iter().flat_map(|node| node.output.iter().map(move |name| (name.as_str(), node))).collect();
-    let is_probability = |output: &&ValueInfoProto| {
-        let mut name = output.name.as_str();
-        // No way back is longer than that, but for circles.
-        for _ in 0..graph.node.len() {
+    // What is known of the values on the ways back. A file may have a long way for each of many outputs, or a circle.
+    let mut known: HashMap<&str, bool> = HashMap::new();
+    let mut probabilities = BTreeSet::new();
+    for output in &graph.output {
+        let (mut way, mut name) = (Vec::new(), output.name.as_str());
+        let is_probability = loop {
+            if let Some(&is_one) = known.get(name) {
+                break is_one;
+            }
+            known.insert(name, false);
+            way.push(name);
             match makers.get(name) {
-                Some(node) if ACTIVATIONS.contains(&node.op_type.as_str()) => return true,
+                Some(node) if ACTIVATIONS.contains(&node.op_type.as_str()) => break true,
                 Some(node) if UNCHANGED.contains(&node.op_type.as_str()) && !node.input.is_empty() => {
                     name = &node.input[0];
                 }
-                _ => return false,
+                _ => break false,
             }
+        };
+        if is_probability {
+            known.extend(way.into_iter().map(|name| (name, true)));
+            probabilities.insert(output.name.clone());
         }
-        false
-    };
-    graph.output.iter().filter(is_probability).map(|output| output.name.clone()).collect()
+    }
+    probabilities
 }
 
 fn describe(value: &ValueInfoProto) -> Result<TensorDesc> {
@@ -87,4 +97,44 @@ fn dtype(code: i32) -> std::result::Result<DType, String> {
         BFLOAT16 => return Err("bfloat16".into()),
         other => return Err(format!("number {other}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::NodeProto;
+
+    fn node(op_type: &str, input: &str, output: &str) -> NodeProto {
+        let (input, output) = (vec![input.into()], vec![output.into()]);
+        NodeProto { op_type: op_type.into(), input, output, ..Default::default() }
+    }
+
+    fn found(node: Vec<NodeProto>, outputs: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+        let output = outputs.into_iter().map(|name| ValueInfoProto { name, r#type: None }).collect();
+        probabilities(&GraphProto { node, output, ..Default::default() })
+    }
+
+    #[test]
+    fn outputs_behind_a_sigmoid_are_probabilities() {
+        let nodes = vec![
+            node("Reshape", "scores", "flat"), // not in the order of a graph
+            node("Sigmoid", "x", "scores"),
+            node("Conv", "scores", "boxes"),
+            node("Identity", "a", "b"),
+            node("Identity", "b", "a"),
+        ];
+        let names = ["flat", "scores", "boxes", "b", "a", "x"].map(String::from);
+        assert_eq!(found(nodes, names), BTreeSet::from(["flat", "scores"].map(String::from)));
+    }
+
+    /// The way back is not walked to its end for each of the outputs.
+    #[test]
+    fn long_ways_to_many_outputs_take_no_long_time() {
+        const COUNT: usize = 20_000;
+        let way = (0..COUNT).map(|at| node("Identity", &format!("v{at}"), &format!("v{}", at + 1)));
+        let nodes: Vec<NodeProto> = way.collect();
+        assert_eq!(found(nodes.clone(), (0..COUNT).map(|at| format!("v{}", COUNT - at))).len(), 0);
+        let circle = [nodes, vec![node("Identity", &format!("v{COUNT}"), "v0")]].concat();
+        assert_eq!(found(circle, (0..COUNT).map(|at| format!("v{at}"))).len(), 0);
+    }
 }
