@@ -30,6 +30,9 @@ const MAX_PAD: i64 = 64;
 /// Sides of windows of pooling, and what is added to an axis: pictures have no longer sides.
 const MAX_WINDOW: i64 = 16384;
 
+/// Calls of functions and branches within each other. Exporters have a function in another one for each module in another one.
+const MAX_DEPTH: usize = 100;
+
 /// Numbers in a constant that is looked at: more are no shape.
 const MAX_CONSTANT: usize = 64;
 
@@ -57,7 +60,7 @@ pub fn check_whole(model: &ModelProto) -> Result<Vec<&StringStringEntryProto>> {
     let functions: HashMap<_, _> =
         model.functions.iter().map(|function| ((&*function.domain, &*function.name), function)).collect();
     let mut sizes = HashMap::new();
-    check_count(expanded(&mut graph.node.iter(), &functions, &mut sizes)?)?;
+    check_count(expanded(&mut graph.node.iter(), &functions, &mut sizes, 0)?)?;
     let mut graphs = vec![graph];
     let mut bodies: Vec<&NodeProto> = Vec::new();
     for function in &model.functions {
@@ -105,11 +108,16 @@ fn expanded<'a>(
     nodes: &mut dyn Iterator<Item = &'a NodeProto>,
     functions: &HashMap<(&'a str, &'a str), &'a FunctionProto>,
     sizes: &mut HashMap<(&'a str, &'a str), Option<usize>>,
+    depth: usize,
 ) -> Result<usize> {
+    if depth > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::Model, format!("its functions call each other more than {MAX_DEPTH} deep"))
+            .remedy("Export the model with its functions inlined"));
+    }
     let mut count = 0usize;
     for node in nodes {
         let inner = &mut node.graphs().flat_map(|graph| &graph.node);
-        count = count.saturating_add(expanded(inner, functions, sizes)?);
+        count = count.saturating_add(expanded(inner, functions, sizes, depth + 1)?);
         let name = (&*node.domain, &*node.op_type);
         let size = match (functions.get(&name), sizes.get(&name)) {
             (None, _) => 1,
@@ -120,7 +128,7 @@ fn expanded<'a>(
             }
             (Some(function), None) => {
                 sizes.insert(name, None);
-                let size = expanded(&mut function.node.iter(), functions, sizes)?;
+                let size = expanded(&mut function.node.iter(), functions, sizes, depth + 1)?;
                 sizes.insert(name, Some(size));
                 size
             }
@@ -412,6 +420,8 @@ mod tests {
         assert!(error.message().contains("nodes, and the CPU takes"), "{error}");
         let error = whole(vec![function("f0", vec![call("f1")]), function("f1", vec![call("f0")])], ints("i", &[]));
         assert!(error.unwrap_err().message().contains("calls itself"));
+        let chain = (0..20_000).map(|i| function(&format!("f{i}"), vec![call(&format!("f{}", i + 1))])).collect();
+        assert!(whole(chain, ints("i", &[])).unwrap_err().message().contains("call each other more than 100 deep"));
         let huge = vec![node("ConstantOfShape", &["w"], "y", vec![])];
         let constant = AttributeProto { t: Some(weight("w", &[1 << 40])), name: "value".into(), ..Default::default() };
         let huge = [vec![node("Constant", &[], "w", vec![constant])], huge].concat();
