@@ -5,7 +5,7 @@
 //! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not
 //! checked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
 use super::{
@@ -139,8 +139,10 @@ fn expanded<'a>(
 }
 
 /// What is known of the values of a graph.
-#[derive(Clone, Default)]
-struct Scope {
+#[derive(Default)]
+struct Scope<'a> {
+    /// Of the graph that this one is a branch or a loop of.
+    outer: Option<&'a Scope<'a>>,
     constants: HashMap<String, Vec<f64>>,
     /// Elements, at least.
     sizes: HashMap<String, f64>,
@@ -151,17 +153,28 @@ fn refused(what: impl Display) -> Error {
         .remedy("Export the model again; this file is damaged, or made to exhaust the memory")
 }
 
-impl Scope {
+impl Scope<'_> {
+    fn constant_of(&self, name: &str) -> Option<&[f64]> {
+        let outer = || self.outer.and_then(|outer| outer.constant_of(name));
+        self.constants.get(name).map(Vec::as_slice).or_else(outer)
+    }
+
+    fn size_of(&self, name: &str) -> Option<f64> {
+        let outer = || self.outer.and_then(|outer| outer.size_of(name));
+        self.sizes.get(name).copied().or_else(outer)
+    }
+
     fn check(&mut self, graph: &GraphProto) -> Result<()> {
         for tensor in &graph.initializer {
             self.constant(&tensor.name, tensor)?;
         }
+        let inputs: HashSet<&str> = graph.input.iter().map(|input| input.name.as_str()).collect();
         for value in graph.input.iter().chain(&graph.output).chain(&graph.value_info) {
             let Some(elements) = elements(value) else { continue };
             if elements > MAX_ELEMENTS {
                 return Err(refused(format!("the tensor {} has {elements:e} elements", value.name)));
             }
-            if graph.input.iter().any(|input| input.name == value.name) {
+            if inputs.contains(value.name.as_str()) {
                 self.sizes.entry(value.name.clone()).or_insert(elements);
             }
         }
@@ -173,7 +186,7 @@ impl Scope {
             }
             self.sizes.extend(node.output.iter().map(|name| (name.clone(), elements)));
             for inner in node.graphs() {
-                self.clone().check(inner)?;
+                Scope { outer: Some(&*self), ..Scope::default() }.check(inner)?;
             }
         }
         Ok(())
@@ -205,8 +218,8 @@ impl Scope {
                 self.constants.insert(output.clone(), values.concat());
             }
         }
-        let constant = |i: usize| self.constants.get(name(i)).map(Vec::as_slice).unwrap_or_default();
-        let size = |i: usize| self.sizes.get(name(i)).copied().unwrap_or(1.0);
+        let constant = |i: usize| self.constant_of(name(i)).unwrap_or_default();
+        let size = |i: usize| self.size_of(name(i)).unwrap_or(1.0);
         let largest = || (0..node.input.len()).map(size).fold(0.0, f64::max);
         let of = |i: usize| product(constant(i).iter().copied());
         let too_much = |what: String| Err(refused(format!("{} (“{}” in its graph) {what}", node.op_type, node.name)));
@@ -321,6 +334,7 @@ fn elements(value: &ValueInfoProto) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::onnx::{TensorType, TypeProto};
 
     fn ints(name: &str, values: &[i64]) -> AttributeProto {
         AttributeProto { name: name.into(), ints: values.into(), ..Default::default() }
@@ -459,6 +473,34 @@ mod tests {
         ];
         let weights = vec![weight("scales", &[1, 1, 2, 2]), weight("tiles", &[1, 8400, 4]), weight("k", &[300])];
         assert_eq!(checked(nodes, weights).unwrap(), 5);
+    }
+
+    #[test]
+    fn branches_know_the_constants_around_them() {
+        let tile = |count: i64| {
+            let inner = GraphProto { node: vec![node("Tile", &["x", "w"], "y", vec![])], ..Default::default() };
+            let branch = |graph| AttributeProto { g: Some(graph), ..Default::default() };
+            let outer = GraphProto { node: vec![node("If", &["c"], "z", vec![branch(inner)])], ..Default::default() };
+            checked(vec![node("If", &["c"], "z", vec![branch(outer)])], vec![weight("w", &[count])])
+        };
+        assert_eq!(tile(4).unwrap(), 3);
+        assert!(tile(1 << 40).unwrap_err().message().contains("Tile"));
+    }
+
+    /// What is known of the values around a branch is not copied for each.
+    #[test]
+    fn many_branches_and_many_weights_take_no_long_time() {
+        let branch = AttributeProto { g: Some(GraphProto::default()), ..Default::default() };
+        let names = (0..MAX_NODES).map(|at| format!("w{at}"));
+        let weights = names.map(|name| TensorProto { name, ..TensorProto::default() }).collect();
+        let nodes = vec![node("If", &["c"], "z", vec![branch]); MAX_NODES];
+        assert_eq!(checked(nodes, weights).unwrap(), MAX_NODES);
+        let tensor = TensorType { elem_type: 1, shape: Some(Default::default()) };
+        let of_tensor = Some(TypeProto { tensor_type: Some(tensor) });
+        let value = |at: usize| ValueInfoProto { name: format!("x{at}"), r#type: of_tensor.clone() };
+        let mut graph = GraphProto { input: (0..MAX_NODES).map(value).collect(), ..Default::default() };
+        graph.value_info.clone_from(&graph.input);
+        assert_eq!(check(&graph).unwrap(), 0);
     }
 
     #[test]
