@@ -12,7 +12,7 @@ use cudarc::driver::{result, sys};
 
 use super::{Check, Context, lost};
 use crate::counters;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 
 /// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then,
 /// and pauses would take more of the CPU.
@@ -85,7 +85,12 @@ impl Context {
     pub(crate) unsafe fn finish(&self, stream: *mut c_void) -> Result<()> {
         if self.wait_limit().is_some() {
             // SAFETY: the stream is of this context, and alive.
-            return unsafe { self.fence_on(stream) }?.wait();
+            match unsafe { self.fence_on(stream) } {
+                Ok(fence) => return fence.wait(),
+                Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
+                // It is waited for all the same, without the limit: what its work uses may be freed next.
+                Err(_) => {}
+            }
         }
         let _entered = self.enter()?;
         // SAFETY: as above.
@@ -309,6 +314,27 @@ mod tests {
         assert_eq!(fakes.count(c"fake_events"), 2);
         drop((stream, context));
         assert_eq!(fakes.count(c"fake_events"), 0, "they end with their context");
+    }
+
+    /// Whoever frees next what the work uses waits for it in any case.
+    #[test]
+    fn a_stream_is_waited_for_where_its_work_gets_no_fence() {
+        use crate::cuda::driver::Stream;
+        use crate::fakes::Fakes;
+        use crate::memory::DevicePool;
+        let Some(fakes) = Fakes::of(module_path!(), "a_stream_is_waited_for_where_its_work_gets_no_fence") else {
+            return;
+        };
+        let context = fakes.context();
+        context.limit_waits(Duration::from_secs(3600));
+        let (stream, block) = (Stream::new(&context).unwrap(), DevicePool::new(&context).take(16).unwrap());
+        // SAFETY: the block has so many bytes, and stays until the stream is idle.
+        unsafe { stream.clear(block.address(), 16) }.unwrap();
+        assert_eq!(fakes.count(c"fake_pending"), 1);
+        fakes.fail(0);
+        stream.synchronize().unwrap();
+        assert!(fakes.has_failed());
+        assert_eq!(fakes.count(c"fake_pending"), 0);
     }
 
     #[test]
