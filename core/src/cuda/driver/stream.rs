@@ -332,11 +332,9 @@ impl fmt::Debug for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Enqueued work uses memory that the owner of this stream is about to free.
-        if let Ok(_entered) = self.context.enter() {
-            // SAFETY: the handle is alive.
-            let _ = unsafe { result::stream::synchronize(self.handle()) };
-        }
+        // Enqueued work uses memory that the owner of this stream is about to free. If the GPU fails, the next call returns the error.
+        // SAFETY: the handle is alive.
+        let _ = unsafe { self.context.finish(self.raw()) };
     }
 }
 
@@ -355,6 +353,26 @@ mod tests {
     #[test]
     fn our_kernels_go_before_models_and_behind_batches() {
         assert_eq!([(0, -5), (0, -1), (0, 0)].map(ours), [-4, -1, 0]);
+    }
+
+    /// Nobody else may have waited for that work, such as a copy whose fence was dropped.
+    #[test]
+    fn a_stream_that_hangs_ends_with_the_limit() {
+        use std::time::Duration;
+
+        use crate::cuda::driver::lost;
+        use crate::fakes::Fakes;
+        use crate::memory::DevicePool;
+        let Some(fakes) = Fakes::of(module_path!(), "a_stream_that_hangs_ends_with_the_limit") else { return };
+        let context = fakes.context();
+        context.limit_waits(Duration::from_millis(20));
+        let block = DevicePool::new(&context).take(16).unwrap();
+        let stream = Stream::new(&context).unwrap();
+        fakes.stick(true);
+        // SAFETY: the block has so many bytes, and stays.
+        unsafe { stream.clear(block.address(), 16) }.unwrap();
+        drop(stream);
+        assert!(lost().is_some_and(|error| error.message().starts_with("GPU work has not ended within 0.02 s")));
     }
 
     #[test]
