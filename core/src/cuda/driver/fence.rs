@@ -198,7 +198,7 @@ impl Fence {
             }
             if waited.max(history.longest()) < SHORT {
                 std::hint::spin_loop();
-            } else if event.kind == EventKind::Await {
+            } else if event.kind == EventKind::Await && limit.is_none() {
                 // SAFETY: as above.
                 return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
             } else {
@@ -335,6 +335,25 @@ mod tests {
         stream.synchronize().unwrap();
         assert!(fakes.has_failed());
         assert_eq!(fakes.count(c"fake_pending"), 0);
+    }
+
+    /// The limit may come with a model that is loaded later.
+    #[test]
+    fn a_wait_has_the_limit_that_came_behind_its_fence() {
+        use crate::cuda::driver::Stream;
+        use crate::fakes::Fakes;
+        use crate::memory::DevicePool;
+        let Some(fakes) = Fakes::of(module_path!(), "a_wait_has_the_limit_that_came_behind_its_fence") else { return };
+        let context = fakes.context();
+        let (stream, block) = (Stream::new(&context).unwrap(), DevicePool::new(&context).take(16).unwrap());
+        let mut history = WaitHistory::default();
+        history.waited(2 * LONG);
+        fakes.stick(true);
+        // SAFETY: the block has so many bytes, and stays.
+        unsafe { stream.clear(block.address(), 16) }.unwrap();
+        let fence = stream.record_awaited(&history).unwrap();
+        context.limit_waits(Duration::from_millis(20));
+        assert_eq!(fence.wait_again(&mut history).unwrap_err().kind(), ErrorKind::DeviceLost);
     }
 
     #[test]
