@@ -158,7 +158,7 @@ impl TrtInfer {
             Some(cuda) => {
                 if let Some(limit) = own.run_limit(|| false) {
                     batcher.limit_runs(limit);
-                    cuda.limit_waits(limit);
+                    batcher.limit_waits(cuda, limit);
                 }
             }
         }

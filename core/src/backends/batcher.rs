@@ -41,7 +41,7 @@ use queue::{Batch, BatchQueueState, FlushReason, Pause, QueuedRequest, Request, 
 use super::verify::{Verdict, Watch};
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
-use crate::cuda::driver::{Fence, WaitHistory};
+use crate::cuda::driver::{Context, Fence, WaitHistory, WaitLimit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::InputValues;
 use crate::tensor::Tensors;
@@ -62,6 +62,8 @@ pub struct Batcher {
     waits: Mutex<WaitHistory>,
     verdict: Option<Verdict>,
     watch: Option<Arc<Watch>>,
+    /// Dropped behind the model, whose end waits for its runs.
+    wait_limit: Mutex<Option<WaitLimit>>,
 }
 
 /// What runs batches.
@@ -136,8 +138,8 @@ impl Batcher {
         // Several runs at the same time fill the GPU, and none of them can be timed alone.
         state.pace = (batch_timeout == BatchTimeout::Auto && size > 1 && runs == 1).then(|| BatchPace::new(size));
         drop(state);
-        let waits = Mutex::default();
-        Ok(Batcher { queue, runner, size, batch_timeout, waits, verdict: None, watch })
+        let (waits, wait_limit) = (Mutex::default(), Mutex::default());
+        Ok(Batcher { queue, runner, size, batch_timeout, waits, verdict: None, watch, wait_limit })
     }
 
     /// What was found out about the model when it was loaded.
@@ -167,6 +169,14 @@ impl Batcher {
             queue.limit = Some(limit);
             drop(queue);
             self.queue.notify_all();
+        }
+    }
+
+    /// The same for waits on the host, of whoever uses that GPU, as long as this model is there.
+    pub fn limit_waits(&self, cuda: &Context, limit: Duration) {
+        let mut known = self.wait_limit.lock().unwrap();
+        if known.as_ref().is_none_or(|known| limit < known.length()) {
+            *known = Some(cuda.limit_waits(limit));
         }
     }
 

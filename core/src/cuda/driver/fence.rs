@@ -326,7 +326,7 @@ mod tests {
             return;
         };
         let context = fakes.context();
-        context.limit_waits(Duration::from_secs(3600));
+        let _limit = context.limit_waits(Duration::from_secs(3600));
         let (stream, block) = (Stream::new(&context).unwrap(), DevicePool::new(&context).take(16).unwrap());
         // SAFETY: the block has so many bytes, and stays until the stream is idle.
         unsafe { stream.clear(block.address(), 16) }.unwrap();
@@ -352,7 +352,7 @@ mod tests {
         // SAFETY: the block has so many bytes, and stays.
         unsafe { stream.clear(block.address(), 16) }.unwrap();
         let fence = stream.record_awaited(&history).unwrap();
-        context.limit_waits(Duration::from_millis(20));
+        let _limit = context.limit_waits(Duration::from_millis(20));
         assert_eq!(fence.wait_again(&mut history).unwrap_err().kind(), ErrorKind::DeviceLost);
     }
 

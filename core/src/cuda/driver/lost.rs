@@ -110,19 +110,54 @@ fn keep(gpu: i32, error: Error) -> Error {
     error
 }
 
-/// Nanoseconds that a wait on the host may take, by CUDA's number of the GPU; 0 for no limit.
+/// Nanoseconds that a wait on the host may take, by CUDA's number of the GPU: those of the shortest limit, or 0.
 static WAIT_LIMITS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// All limits that count, with the GPU of each.
+static ALL_LIMITS: Mutex<Vec<(i32, Duration)>> = Mutex::new(Vec::new());
 
 /// Of a GPU beyond those none is kept.
 fn limit_of(gpu: i32) -> Option<&'static AtomicU64> {
     WAIT_LIMITS.get(usize::try_from(gpu).ok()?)
 }
 
-pub(super) fn limit_waits(gpu: i32, limit: Duration) {
-    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1);
-    let shorter = |before| (before == 0 || limit < before).then_some(limit);
-    if let Some(of_gpu) = limit_of(gpu) {
-        let _ = of_gpu.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shorter); // else it is the shorter one
+/// A limit for waits on the host, which counts until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct WaitLimit {
+    gpu: i32,
+    length: Duration,
+}
+
+impl WaitLimit {
+    pub(super) fn new(gpu: i32, length: Duration) -> Self {
+        WaitLimit::change(gpu, |all| all.push((gpu, length)));
+        WaitLimit { gpu, length }
+    }
+
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    fn change(gpu: i32, change: impl FnOnce(&mut Vec<(i32, Duration)>)) {
+        let mut all = ALL_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut all);
+        let shortest = all.iter().filter(|(of, _)| *of == gpu).map(|(_, length)| *length).min();
+        let nanoseconds = shortest.map_or(0, |length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1));
+        if let Some(of_gpu) = limit_of(gpu) {
+            of_gpu.store(nanoseconds, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for WaitLimit {
+    fn drop(&mut self) {
+        let own = (self.gpu, self.length);
+        WaitLimit::change(self.gpu, |all| {
+            if let Some(at) = all.iter().position(|limit| *limit == own) {
+                all.swap_remove(at);
+            }
+        });
     }
 }
 
@@ -182,6 +217,22 @@ mod tests {
         assert!(sticky.into_iter().all(ends));
         assert!(!others.into_iter().any(ends));
         assert!(note(DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "It fails").is_none(), "of no GPU");
+    }
+
+    #[test]
+    fn the_shortest_limit_counts_as_long_as_it_is_there() {
+        const GPU: i32 = 63; // no other test has so many
+        let of = |seconds| WaitLimit::new(GPU, Duration::from_secs(seconds));
+        let seconds = || wait_limit(GPU).map(|limit| limit.as_secs());
+        let (long, short) = (of(9), of(2));
+        assert_eq!(seconds(), Some(2));
+        drop(short);
+        assert_eq!(seconds(), Some(9));
+        let another = of(9);
+        drop(long);
+        assert_eq!(seconds(), Some(9));
+        drop(another);
+        assert_eq!(seconds(), None);
     }
 
     /// In exclusive mode a GPU is for one program at a time, and free again when that has ended.

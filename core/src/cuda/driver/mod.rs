@@ -35,7 +35,7 @@ pub use egl::EglPicture;
 use fence::{Event, EventKind};
 pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
 use lost::OnGpu;
-pub use lost::{check, lost, when_lost};
+pub use lost::{WaitLimit, check, lost, when_lost};
 pub use shared::{ContextFinder, find_contexts_by};
 use stream::RawStream;
 pub use stream::{Launch, Stream, StreamRole};
@@ -296,10 +296,10 @@ impl Context {
         lost::check(self.0.device).map(|()| OnGpu::enter(self.0.device))
     }
 
-    /// From now on the host waits no longer than that for work on this GPU, and takes the GPU for [lost](lost()) then. Of
-    /// several limits the shortest counts.
-    pub fn limit_waits(&self, limit: Duration) {
-        lost::limit_waits(self.0.device, limit);
+    /// Until the result is dropped, the host waits no longer than that for work on this GPU, and takes the GPU for [lost](lost()) then.
+    /// Of several limits the shortest counts.
+    pub fn limit_waits(&self, limit: Duration) -> WaitLimit {
+        WaitLimit::new(self.0.device, limit)
     }
 
     fn wait_limit(&self) -> Option<Duration> {

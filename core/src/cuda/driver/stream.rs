@@ -365,7 +365,7 @@ mod tests {
         use crate::memory::DevicePool;
         let Some(fakes) = Fakes::of(module_path!(), "a_stream_that_hangs_ends_with_the_limit") else { return };
         let context = fakes.context();
-        context.limit_waits(Duration::from_millis(20));
+        let _limit = context.limit_waits(Duration::from_millis(20));
         let block = DevicePool::new(&context).take(16).unwrap();
         let stream = Stream::new(&context).unwrap();
         fakes.stick(true);
