@@ -142,9 +142,26 @@ impl BuildOptions {
     /// # Errors
     /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
+        let shapes = self.shapes.iter().map(Shape::to_string).collect::<Vec<_>>().join("; ");
+        let mut options = self.to_string();
+        if library.abi() == AbiVersion::V8 && !self.shapes.is_empty() {
+            options += ", contexts share profiles";
+        }
+        Ok(Key {
+            model: onnx.path().to_path_buf(),
+            contents: onnx.fingerprint(cancelled)?,
+            library: library.name(),
+            gpu: gpu.to_string(),
+            precision: self.precision_of_key(library.abi(), onnx)?,
+            shapes,
+            options,
+        })
+    }
+
+    fn precision_of_key(&self, abi: AbiVersion, onnx: &Onnx) -> Result<String> {
         let mut precision = self.precision.to_string();
-        let cast = self.casts(library.abi(), onnx);
-        if cast || !library.abi().is_strongly_typed() && self.precision != Precision::Fp32 {
+        let cast = self.casts(abi, onnx);
+        if cast || !abi.is_strongly_typed() && self.precision != Precision::Fp32 {
             let exact = if cast { self.exact.at_least_sensitive() } else { self.exact };
             precision += match exact {
                 ExactLayers::Head => ", head in fp32",
@@ -158,20 +175,21 @@ impl BuildOptions {
         if let Some(path) = &self.calibration {
             precision += &format!(", calibrated by {}", &cache::hex(Sha256::new_with_prefix(calibration(path)?))[..16]);
         }
-        let shapes = self.shapes.iter().map(Shape::to_string).collect::<Vec<_>>().join("; ");
-        let mut options = self.to_string();
-        if library.abi() == AbiVersion::V8 && !self.shapes.is_empty() {
-            options += ", contexts share profiles";
+        Ok(precision)
+    }
+
+    /// Whether an engine that was built now is one of that key: for the build, the calibration was read again, maybe minutes later.
+    ///
+    /// # Errors
+    /// `Read`, where it was changed; and as of the key.
+    pub fn check_unchanged(&self, key: &Key, library: &Library, onnx: &Onnx) -> Result<()> {
+        match &self.calibration {
+            Some(path) if self.precision_of_key(library.abi(), onnx)? != key.precision => {
+                let what = format!("The calibration {} was changed while an engine was built with it", path.display());
+                Err(Error::new(ErrorKind::Read, what).remedy("Load the model again, once the file is there"))
+            }
+            _ => Ok(()),
         }
-        Ok(Key {
-            model: onnx.path().to_path_buf(),
-            contents: onnx.fingerprint(cancelled)?,
-            library: library.name(),
-            gpu: gpu.to_string(),
-            precision,
-            shapes,
-            options,
-        })
     }
 
     /// Whether the file itself is given 16-bit types: where no flag does that, and for bf16.

@@ -381,6 +381,7 @@ impl TrtModel {
         let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)
             .map_err(|error| cuda.or_lost(error))?;
         onnx.check_unchanged(&key.contents, loading.cancelled)?;
+        build.check_unchanged(&key, library, &onnx)?;
         if let (Some(timing), Some(measured)) = (timing, &built.timing) {
             let _ = timing.save(measured); // the next build only takes longer
         }

@@ -186,3 +186,22 @@ fn an_engine_that_does_not_load_is_kept_where_none_is_built() {
     fakes.refuse(false);
     model.load(&request, &LoadContext::silent()).map(drop).unwrap();
 }
+
+/// The next engine with the first table would be that of the second one.
+#[test]
+fn an_engine_is_not_kept_as_that_of_a_calibration_that_was_changed_meanwhile() {
+    let name = "an_engine_is_not_kept_as_that_of_a_calibration_that_was_changed_meanwhile";
+    let Some(fakes) = Fakes::of(module_path!(), name) else { return };
+    let (model, request) = cached(&fakes, &onnx_file(&fakes.folder), &[]);
+    let table = fakes.folder.join("table");
+    fs::write(&table, "TRT-101600-EntropyCalibration2\nimages: 3c010a14\n").unwrap();
+    let build =
+        BuildOptions { precision: Precision::Int8, calibration: Some(table.clone()), ..BuildOptions::default() };
+    let (onnx, cancelled) = (Onnx::from(request.file.contents().unwrap()), AtomicBool::new(false));
+    let key = build.key(model.library, &onnx, "a GPU", &cancelled).unwrap();
+    let check = || build.check_unchanged(&key, model.library, &onnx);
+    check().unwrap();
+    fs::write(&table, "TRT-101600-EntropyCalibration2\nimages: 3c010a15\n").unwrap();
+    let error = check().unwrap_err().message();
+    assert!(error.contains("table was changed while an engine was built with it"), "{error}");
+}
