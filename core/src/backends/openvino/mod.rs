@@ -2,7 +2,7 @@
 //! Models by OpenVINO, on the CPU or another device that it has. The library is found at run time.
 //!
 //! A device computes in the type that it prefers, on CPUs with AMX in BF16. What is computed in 16 bits is verified, as
-//! engines are. Where that is wrong, it is computed in 32 bits.
+//! engines are, and so is what may be: AUTO does not say in which type it computes. Where that is wrong, it is computed in 32 bits.
 
 mod abi;
 mod compiled;
@@ -117,16 +117,22 @@ impl OpenedModel for OvModel {
         let mut wrong: Option<(String, Verdict)> = None;
         // What the device prefers may be 16 bits; those are what the user wants where they are named.
         for precision in [first, Some("f32")] {
-            let (mut model, computes_in) = self.compile(request, precision)?;
+            let is_unsaid = wrong.as_ref().is_some_and(|(former, _)| former.is_empty());
+            let (mut model, computes_in) = match self.compile(request, precision) {
+                // A device that does not say its type may not take one either.
+                Err(error) if is_unsaid && error.kind() == ErrorKind::Model => break,
+                compiled => compiled?,
+            };
             let is_verified = match self.options.verification {
                 Verification::Off => false,
-                Verification::Auto => is_short(&computes_in) || wrong.is_some(),
+                Verification::Auto => may_be_short(&computes_in) || wrong.is_some(),
                 Verification::Always => true,
             };
-            let verdict = if is_verified { self.verdict(request, &mut model, &computes_in, loading)? } else { None };
+            let types = (computes_in.as_str(), precision);
+            let verdict = if is_verified { self.verdict(request, &mut model, types, loading)? } else { None };
             let Some(mut verdict) = verdict else { return Ok(Box::new(model)) };
             if let Some((former, _)) = wrong.as_ref().filter(|_| verdict.passed()) {
-                verdict.repair = Some(format!("it is computed in f32, for in {former} it was not"));
+                verdict.repair = Some(format!("it is computed in f32, for in {} it was not", said(former)));
             }
             (loading.report)(LoadEvent::Verified(&verdict));
             if verdict.passed() {
@@ -135,14 +141,15 @@ impl OpenedModel for OvModel {
                 }
                 return Ok(Box::new(model));
             }
-            let is_last = first.is_some() || wrong.is_some() || !is_short(&computes_in);
+            let is_last = first.is_some() || wrong.is_some() || !may_be_short(&computes_in);
             wrong = Some((computes_in, verdict));
             if is_last {
                 break;
             }
         }
         let what = format!("OpenVINO computes something else of {} than another backend on the CPU", self.file());
-        let wrong = wrong.map(|(computes_in, verdict)| format!("in {computes_in}, {verdict}")).unwrap_or_default();
+        let wrong = wrong.map(|(computes_in, verdict)| format!("in {}, {verdict}", said(&computes_in)));
+        let wrong = wrong.unwrap_or_default();
         Err(Error::new(ErrorKind::Model, what).cause(wrong).remedy("Set precision=fp32 or backend=onnxruntime"))
     }
 }
@@ -219,15 +226,18 @@ impl OvModel {
         }
     }
 
-    /// What is known of a model that computes in that type, or what its runs show now; `None` where they show nothing.
+    /// What is known of a model that computes in that type and was asked to in that one, or what its runs show now; `None` where they
+    /// show nothing.
     fn verdict(
         &self,
         request: &LoadRequest,
         model: &mut HostModel<OvNet>,
-        computes_in: &str,
+        (computes_in, asked): (&str, Option<&str>),
         loading: &LoadContext,
     ) -> Result<Option<Verdict>> {
-        let file = self.verdict_file(request, computes_in, loading);
+        // Where the first is not said, what was asked for tells two models from each other.
+        let of_type = if computes_in.is_empty() { asked.unwrap_or_default() } else { computes_in };
+        let file = self.verdict_file(request, of_type, loading);
         if self.options.verification == Verification::Auto
             && let Some(known) = file.as_ref().and_then(|file| file.load(|| request.references()))
         {
@@ -267,6 +277,7 @@ impl OvModel {
     }
 
     fn is_slower(&self, (computes_in, verdict): &(String, Verdict)) -> Error {
+        let computes_in = said(computes_in);
         let what = format!("{} is computed in f32, which is slower than {computes_in}", self.file());
         let why = format!("in {computes_in} it is something else than on another backend: {verdict}");
         Error::new(ErrorKind::Model, what).cause(why).remedy("Set precision=fp32 to have that without this warning")
@@ -276,7 +287,24 @@ impl OvModel {
 /// What OpenVINO calls devices that are made of others.
 const OF_SEVERAL: [&str; 4] = ["AUTO", "BATCH", "HETERO", "MULTI"];
 
-/// Whether a type has 16 bits.
-fn is_short(computes_in: &str) -> bool {
-    ["bf16", "f16"].contains(&computes_in)
+/// Whether a type has 16 bits, or is not said.
+fn may_be_short(computes_in: &str) -> bool {
+    ["bf16", "f16", ""].contains(&computes_in)
+}
+
+/// A type, for people.
+fn said(computes_in: &str) -> &str {
+    if computes_in.is_empty() { "the device's own type" } else { computes_in }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_is_not_said_may_have_16_bits() {
+        assert!(["bf16", "f16", ""].into_iter().all(may_be_short));
+        assert!(!["f32", "f64"].into_iter().any(may_be_short));
+        assert_eq!([said("bf16"), said("")], ["bf16", "the device's own type"]);
+    }
 }
