@@ -221,6 +221,11 @@ impl InputValue {
         if copies == 1 {
             return Ok(Tensor::on_host(desc, memory.part(0, bytes.len())));
         }
+        if desc.bytes().is_none() {
+            let what = format!("its input {input} is larger than any memory");
+            return Err(Error::new(ErrorKind::Model, what)
+                .remedy("Export the model for batches of pictures, or with a dynamic one"));
+        }
         Tensor::fill(&Pool::default(), desc, |all| {
             all.chunks_exact_mut(bytes.len()).for_each(|copy| copy.copy_from_slice(bytes));
             Ok(())
@@ -456,6 +461,7 @@ mod tests {
         // Which of them would be whose, where a batch is not full?
         assert!(fits(&words("values-two", &[2, 1, 2]), &[-1, -1, 2], 2).is_err());
         assert!(fits(&words("values-fixed", &[2, 1, 2]), &[2, 1, 2], 2).is_ok());
+        assert!(fits(&table, &[1 << 60, 2, 2], 2).unwrap_err().contains("larger than any memory"));
     }
 
     #[test]
