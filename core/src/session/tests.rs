@@ -205,6 +205,27 @@ fn running_engines() {
     }
 }
 
+/// Runs share the memory that they work in.
+#[test]
+fn a_run_is_behind_the_one_on_a_callers_stream_also_where_its_wait_failed_at_first() {
+    let name = "a_run_is_behind_the_one_on_a_callers_stream_also_where_its_wait_failed_at_first";
+    let Some(fakes) = Fakes::of(module_path!(), name) else { return };
+    let context = fakes.context();
+    let mut model = load(&fakes, &context, 1).unwrap();
+    let callers = Stream::new(&context).unwrap();
+    let [picture, output] = [(); 2].map(|()| block(&context, 3 * 8 * 8 * 4));
+    // SAFETY: the memory has the tensors' sizes and stays; the stream is of this context.
+    let mut run = |stream| unsafe { model.run_at(picture.address(), &[output.address()], stream) };
+    // The first one is counted, the second one captured, and the third one is launched on the caller's stream.
+    (0..3).for_each(|_| drop(run(Some(callers.raw())).unwrap()));
+    assert!(fakes.count(c"fake_pending") > 0);
+    fakes.fail(0);
+    run(None).map(drop).unwrap_err();
+    assert_eq!((fakes.has_failed(), &*fakes.last_call()), (true, "cuStreamWaitEvent"));
+    run(None).unwrap().wait().unwrap();
+    assert_eq!(fakes.count(c"fake_pending"), 0);
+}
+
 /// The engine of tests/fakes/tensorrt.c, for batches of two.
 fn session(fakes: &Fakes) -> Session {
     let mut options = SessionOptions { batch_size: 2, ..SessionOptions::default() };

@@ -228,12 +228,21 @@ impl TrtExecutor {
         Ok(())
     }
 
+    /// What is queued next is behind the last run, also where that was queued for a caller's stream.
+    fn wait_for_elsewhere(&mut self) -> Result<()> {
+        if let Some(last) = &self.elsewhere {
+            self.stream.wait(last)?; // should this fail, the next run has to wait all the same
+            self.elsewhere = None;
+        }
+        Ok(())
+    }
+
     /// Queues a run on the tensors of `addresses`; `blocks` are those of the outputs, if they are ours.
     ///
     /// # Safety
     /// They have the tensors' sizes, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
-        self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        self.wait_for_elsewhere()?;
         match self.graphs.as_mut().and_then(|runs| runs.next(&self.addresses)) {
             // SAFETY: it was captured with these addresses, whose memory stays until the run is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
@@ -439,7 +448,7 @@ impl ModelInstance for TrtExecutor {
                 .cause(format!("it was prepared for {} {}", given.desc().name, have.dims))
                 .remedy("Load the model again for it"));
         }
-        self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        self.wait_for_elsewhere()?;
         self.request.values = Arc::default(); // until all are there
         for (SideInput { block, .. }, given) in sides() {
             // SAFETY: the block is as large, and stays with the context. Runs use it in the order of the stream.
