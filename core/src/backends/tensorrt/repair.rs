@@ -168,6 +168,10 @@ impl ModelInstance for OneByOne {
         self.0.only_queues()
     }
 
+    fn runs_at_once(&self) -> usize {
+        self.0.runs_at_once()
+    }
+
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         // SAFETY: the caller promises the same.
         unsafe { self.0.run_at(picture, outputs, stream) }
@@ -224,6 +228,22 @@ mod tests {
         let loading = LoadContext { report: &report, cancelled: &cancelled, slots: None, contexts: 1 };
         let taken = settle(steps, is_chosen, "m.onnx", &loading, make);
         (taken, said.into_inner().unwrap())
+    }
+
+    /// Several contexts run at the same time.
+    #[test]
+    fn a_model_that_is_run_one_by_one_has_as_many_runs_at_once() {
+        struct Several;
+        impl ModelInstance for Several {
+            fn run(&mut self, _pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+                Ok(Vec::new())
+            }
+
+            fn runs_at_once(&self) -> usize {
+                3
+            }
+        }
+        assert_eq!(OneByOne(Box::new(Several)).runs_at_once(), 3);
     }
 
     const CASE: Case = Case { abi: AbiVersion::V8, has_bf16: false, numbers: WeightType::F32, batch: 4 };
