@@ -183,8 +183,16 @@ impl OvModel {
         properties.extend(folder.as_ref().map(|folder| ("CACHE_DIR", folder.to_string_lossy().into_owned())));
         let device = self.options.device.as_str();
         let load = || {
-            OvNet::load(self.library, model, &*file.contents()?, shapes, device, &properties)
-                .map_err(|error| self.of_device(error, device).about(&what))
+            let contents = file.contents()?;
+            let compile = || OvNet::load(self.library, model, &contents, shapes, device, &properties);
+            let compiled = match &folder {
+                None => compile(),
+                Some(folder) => {
+                    let how = format!("{} {device} {shapes:?} {properties:?}", self.library.name());
+                    compiled::compiling(folder, &compiled::name(contents.bytes(), &how), compile)
+                }
+            };
+            compiled.map_err(|error| self.of_device(error, device).about(&what))
         };
         let net = contained(ErrorKind::Model, &what, load)?;
         if let Some(folder) = &folder {
