@@ -191,8 +191,21 @@ pub fn python_packages() -> Vec<PathBuf> {
 /// Folders `lib` of archives that were unpacked where administrators do so, and whose name begins with that, in lower case.
 pub fn unpacked_archives(name: &str) -> Vec<PathBuf> {
     let archives = ["/opt", "/usr/local"].map(Path::new).into_iter();
-    let archives = archives.flat_map(|root| entries(root, |entry| entry.to_lowercase().starts_with(name)));
+    let archives = archives.flat_map(|root| newest_first(root, |entry| entry.to_lowercase().starts_with(name)));
     archives.map(|archive| archive.join("lib")).collect()
+}
+
+/// What is in a folder under names that are wanted, the newest release first. A name without a number comes before them: who has
+/// made that link or folder means it.
+pub fn newest_first(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut paths = entries(folder, is_wanted);
+    paths.sort_by_key(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let parts = name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u64>().ok());
+        let numbers: Vec<u64> = parts.collect();
+        (!numbers.is_empty(), std::cmp::Reverse(numbers))
+    });
+    paths
 }
 
 /// What is in a folder under names that are wanted, sorted.
@@ -247,6 +260,17 @@ mod tests {
         let failure = unsafe { open(file) }.err().unwrap();
         assert!(matches!(failure, LoadFailure::Absent(_)), "{failure}");
         assert_eq!(said(), before, "the language is that of the program");
+    }
+
+    #[test]
+    fn the_newest_release_comes_first() {
+        let folder = crate::test::scratch("dylib-releases");
+        for name in ["TensorRT-10.3.0.26", "TensorRT-10.13.3.9", "TensorRT-8.6.1.6", "tensorrt", "other-99"] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        let found = newest_first(&folder, |name| name.to_lowercase().starts_with("tensorrt"));
+        let names = ["tensorrt", "TensorRT-10.13.3.9", "TensorRT-10.3.0.26", "TensorRT-8.6.1.6"];
+        assert_eq!(found, names.map(|name| folder.join(name)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use super::super::log::{Level, log};
 use super::abi::{OvApi, OvCore, OvDevices, OvFailure, OvObject, OvShape, OvVersion, copied};
-use crate::dylib::{self, LibrarySearch, LoadFailure, entries, file_of};
+use crate::dylib::{self, LibrarySearch, LoadFailure, entries, file_of, newest_first};
 use crate::error::Result;
 use crate::tensor::DType;
 
@@ -132,7 +132,7 @@ pub fn text(text: &str) -> CString {
 /// Where pip, Intel's archives and packages of distributions put it.
 fn installed() -> Vec<PathBuf> {
     let packages = dylib::python_packages().into_iter().map(|packages| packages.join("openvino/libs"));
-    let archives = entries(Path::new("/opt/intel"), |name| name.starts_with("openvino"));
+    let archives = newest_first(Path::new("/opt/intel"), |name| name.starts_with("openvino"));
     let system = ["/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
     packages.chain(archives).chain(system.map(PathBuf::from)).collect()
 }
