@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures of 8x8, or where its last byte but one says so of
  * 32x32 to 64x64. The byte before that is how many numbers an input "values" has, where it has one; no run takes a first one below 0.
+ * The one before that is how many profiles there are, where there are several: the first one takes a single number only.
  * Its output is the pictures, but for the first number of each, which says how many were run together, divided by 1024; or
  * fake_wrong() says what is wrong with them. Functions stand in the tables of virtual functions as core/src/backends/tensorrt/abi has
  * them; those that are not called there are NULL. */
@@ -21,7 +22,7 @@ typedef struct { int32_t count; int64_t dims[8]; } Dims;
 /* A public object is a table and its implementation, which has a table too. */
 typedef struct {
   void **table; void **implementation; void **own;
-  Dims dims; int64_t is_open, values; void *address[3]; void *context;
+  Dims dims; int64_t is_open, values, profiles, profile; void *address[3]; void *context;
 } Object;
 
 #define SLOTS 64
@@ -57,6 +58,7 @@ object_of (void *implementation, void **own)
   Object *made = object (own);
   made->is_open = of (implementation)->is_open;
   made->values = of (implementation)->values;
+  made->profiles = of (implementation)->profiles;
   made->dims = dims (-1, made->is_open ? -1 : 8);
   return made;
 }
@@ -106,7 +108,10 @@ deserialize (void *this, const void *plan, size_t size, void *none)
     pthread_cond_wait (&changed, &mutex);
   Object *made = refused ? NULL : object_of (this, engine);
   if (made)
-    made->values = ((const char *) plan)[size - 3];
+    {
+      made->values = ((const char *) plan)[size - 3];
+      made->profiles = ((const char *) plan)[size - 4] > 1 ? ((const char *) plan)[size - 4] : 1;
+    }
   if (made && ((const char *) plan)[size - 2])
     {
       made->is_open = 1;
@@ -124,26 +129,39 @@ static int32_t io_tensors (void *this) { return of (this)->values ? 3 : 2; }
 static const char *io_name (void *this, int32_t index) { return names[index]; }
 static int32_t io_mode (void *this, const char *name) { return strcmp (name, "output0") ? 1 : 2; }
 static int32_t zero (void *this) { return 0; }
-static int32_t one (void *this) { return 1; }
+static int32_t profiles (void *this) { return of (this)->profiles; }
 
 static Dims
 shape (void *this, const char *name)
 {
-  return strcmp (name, "values") ? of (this)->dims : (Dims) { 1, { of (this)->values } };
+  Object *object = of (this);
+  if (strcmp (name, "values"))
+    return object->dims;
+  return (Dims) { 1, { object->own == engine && object->profiles > 1 ? -1 : object->values } };
 }
 
 static Dims
 profile_shape (void *this, const char *name, int32_t profile, int32_t which)
 {
+  if (!strcmp (name, "values"))
+    return (Dims) { 1, { of (this)->profiles > 1 && profile == 0 ? 1 : of (this)->values } };
   return dims (which ? 2 : 1, of (this)->is_open ? (which ? 64 : 32) : 8);
 }
 
 static size_t device_memory (void *this) { return 0; }
 
-static _Bool set_profile (void *this, int32_t profile, void *stream) { return 1; }
+static _Bool
+set_profile (void *this, int32_t profile, void *stream)
+{
+  of (this)->profile = profile;
+  return 1;
+}
+
 static _Bool
 set_shape (void *this, const char *name, const Dims *dims)
 {
+  if (!strcmp (name, "values") && of (this)->profiles > 1 && of (this)->profile == 0)
+    return 0;
   if (!strcmp (name, "values"))
     return dims->count == 1 && dims->dims[0] == of (this)->values;
   of (this)->dims = *dims;
@@ -199,7 +217,7 @@ createInferRuntime_INTERNAL (void *logger, int32_t version)
   runtime[3] = deserialize;
   engine[5] = create_context;
   engine[7] = device_memory;
-  engine[10] = one; /* profiles */
+  engine[10] = profiles;
   engine[19] = shape;
   engine[20] = zero; /* f32 */
   engine[21] = zero; /* on the GPU */

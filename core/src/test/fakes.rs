@@ -178,6 +178,13 @@ impl Fakes {
         self.written("values.engine", &plan)
     }
 
+    /// The same with two profiles, of which the second one takes so many numbers.
+    pub fn engine_with_profiles(&self, count: u8) -> PathBuf {
+        let mut plan = fs::read(self.engine_with_values(count)).unwrap();
+        plan[60] = 2;
+        self.written("profiles.engine", &plan)
+    }
+
     /// In one step: an element may be reading what the file was before.
     fn written(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let (file, unfinished) = (self.folder.join(name), self.folder.join("unfinished"));

@@ -184,11 +184,14 @@ impl Engine {
 
     /// The first profile that takes an input of these dimensions.
     pub fn profile_for(&self, input: &TensorBinding, dims: &Dims) -> Option<i32> {
-        (0..self.profiles()).find(|&profile| {
-            self.profile(input, profile).is_some_and(|[min, _, max]| {
-                let within = |i: usize| (min[i]..=max[i]).contains(&dims[i]);
-                [min.len(), max.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
-            })
+        (0..self.profiles()).find(|&profile| self.takes(input, profile, dims))
+    }
+
+    /// Whether a profile takes an input of these dimensions.
+    pub fn takes(&self, input: &TensorBinding, profile: i32, dims: &Dims) -> bool {
+        self.profile(input, profile).is_some_and(|[min, _, max]| {
+            let within = |i: usize| (min[i]..=max[i]).contains(&dims[i]);
+            [min.len(), max.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
         })
     }
 

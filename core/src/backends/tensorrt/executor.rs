@@ -90,18 +90,28 @@ impl TrtExecutor {
         let image = input(&engine, &spec.desc)?.clone();
         let full = with_rows(&spec.desc.dims, batch);
         let largest = with_rows(&spec.largest_dims(), batch);
-        let takes = |dims: &Dims| engine.profile_for(&image, dims);
-        let profile = takes(&full).filter(|&profile| !spec.has_widths() || takes(&largest) == Some(profile));
-        let unfit = if takes(&full).is_none() { &full } else { &largest };
+        let given = request.model().side_inputs(spec, batch, values)?;
+        let mut sides = Vec::new();
+        for side in given.iter().flatten() {
+            sides.push((input(&engine, side.desc())?.clone(), side));
+        }
+        let takes = |profile: i32, dims: &Dims| engine.takes(&image, profile, dims);
+        let takes_pictures =
+            |profile: &i32| takes(*profile, &full) && (!spec.has_widths() || takes(*profile, &largest));
+        let fitting: Vec<i32> = (0..engine.profiles()).filter(takes_pictures).collect();
+        let takes_all = |profile: &&i32| sides.iter().all(|(io, side)| engine.takes(io, **profile, &side.desc().dims));
+        // Where none takes the others, TensorRT says so.
+        let profile = fitting.iter().find(takes_all).or(fitting.first()).copied();
+        let unfit = if engine.profile_for(&image, &full).is_none() { &full } else { &largest };
         let profile = profile.ok_or_else(|| no_profile(&engine, &image, unfit, &spec.desc))?;
-        if !image.desc.dims.is_static() {
+        if engine.inputs().iter().any(|input| !input.desc.dims.is_static()) {
             context.use_profile(profile, &stream)?;
         }
         let fewest = engine.profile(&image, profile).and_then(|[least, ..]| usize::try_from(least[0]).ok());
         context.set_input(&image, &full)?;
         let mut side_inputs = Vec::new();
-        for side in request.model().side_inputs(spec, batch, values)?.iter().flatten() {
-            let (io, dims) = (input(&engine, side.desc())?.clone(), side.desc().dims.clone());
+        for (io, side) in sides {
+            let dims = side.desc().dims.clone();
             let bytes = side.bytes().expect(ON_HOST);
             let mut block = pool.take(bytes.len())?;
             block.write(bytes)?;

@@ -12,6 +12,7 @@ use crate::backends::BackendPreference;
 use crate::fakes::Fakes;
 use crate::onnx_files::{F32, Graph};
 use crate::options::OptionValue;
+use crate::test::npy::save_floats;
 
 #[test]
 fn an_engine_is_deserialised_once_for_all_that_use_it() {
@@ -204,4 +205,16 @@ fn an_engine_is_not_kept_as_that_of_a_calibration_that_was_changed_meanwhile() {
     fs::write(&table, "TRT-101600-EntropyCalibration2\nimages: 3c010a15\n").unwrap();
     let error = check().unwrap_err().message();
     assert!(error.contains("table was changed while an engine was built with it"), "{error}");
+}
+
+#[test]
+fn the_profile_takes_all_inputs() {
+    let Some(fakes) = Fakes::of(module_path!(), "the_profile_takes_all_inputs") else { return };
+    let numbers = save_floats(&fakes.folder.join("numbers.npy"), &[4], &[0.5; 4]);
+    let mut options = Options::default();
+    let option = TensorRt.options().iter().find(|option| option.spec.name == "input-values").unwrap();
+    options.set(option, OptionValue::Text(format!("values={numbers}")));
+    let (file, tensorrt) = (fakes.engine_with_profiles(4), BackendPreference::Named("tensorrt"));
+    let request = LoadRequest::new(&file, tensorrt, None, 1, options, || Ok(fakes.context())).unwrap();
+    request.load(&LoadContext::silent()).map(drop).unwrap();
 }
