@@ -9,7 +9,7 @@
 //! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read
 //! the bus.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
@@ -79,8 +79,8 @@ pub fn attach(
 ) {
     let is_held = held != Held::No;
     let (width, height) = (f64::from(size.0), f64::from(size.1));
-    let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
-    for (object, detection) in instances.boxes.iter().enumerate() {
+    let ids = free_ids(buffer, instances.boxes.len());
+    for ((object, detection), id) in instances.boxes.iter().enumerate().zip(ids) {
         let bbox = &detection.bbox;
         let confidence = f64::from(detection.score);
         let edges = [(bbox.x1, width), (bbox.y1, height), (bbox.x2, width), (bbox.y2, height)];
@@ -100,7 +100,7 @@ pub fn attach(
             params.set("still", true);
         }
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
-        meta.set_id(taken.unwrap_or(0) + object as i32);
+        meta.set_id(id);
         meta.set_parent_id(instances.parents.as_ref().map_or(NO_PARENT, |parents| parents[object]));
         meta.add_param(params);
         if let Some(params) = keypoints(instances, object, size) {
@@ -119,6 +119,17 @@ pub fn attach(
     super::map::attach(buffer, instances, labels, size, is_held);
     attach_analytics(buffer, instances, labels, names, size);
     super::results::attach(buffer, size);
+}
+
+/// So many ids that no region of the buffer has: those after all others. Where a foreign region has one of the last numbers, and there are
+/// not so many after it, the first ones that are free.
+fn free_ids(buffer: &gst::BufferRef, count: usize) -> impl Iterator<Item = i32> + use<> {
+    let ids = || buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id());
+    let first = ids().max().map_or(0, |last| i64::from(last) + 1).max(0);
+    let is_room = first + count as i64 - 1 <= i64::from(i32::MAX);
+    let (first, taken): (i32, HashSet<i32>) =
+        if is_room { (first as i32, HashSet::new()) } else { (0, ids().collect()) };
+    (first..=i32::MAX).filter(move |id| !taken.contains(id))
 }
 
 /// A structure with the keypoints of an object, if its model finds any, and the size of the frame that they are in
@@ -257,6 +268,27 @@ mod tests {
     use gsttrt_core::image::geometry::BBox;
 
     use super::*;
+
+    /// Those of foreign elements may be any numbers, and ids below 0 are none where they are a parent's.
+    #[test]
+    fn ids_are_those_that_no_region_has() {
+        gst::init().unwrap();
+        let found = |of_others: &[i32], count| -> Vec<i32> {
+            let mut buffer = gst::Buffer::new();
+            let frame = buffer.get_mut().unwrap();
+            for &id in of_others {
+                VideoRegionOfInterestMeta::add(frame, "a", (0, 0, 1, 1)).set_id(id);
+            }
+            free_ids(frame, count).take(count).collect()
+        };
+        assert_eq!(found(&[], 2), [0, 1]);
+        assert_eq!(found(&[4, 1], 2), [5, 6]);
+        assert_eq!(found(&[-1], 2), [0, 1]);
+        assert_eq!(found(&[i32::MIN, -7], 2), [0, 1]);
+        assert_eq!(found(&[i32::MAX - 2], 2), [i32::MAX - 1, i32::MAX]);
+        assert_eq!(found(&[i32::MAX - 2], 3), [0, 1, 2]);
+        assert_eq!(found(&[i32::MAX, 0, 2], 3), [1, 3, 4]);
+    }
 
     #[test]
     fn whole_pixels_cover_the_box() {
