@@ -5,6 +5,8 @@
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::postprocess::KnownClasses;
 
+use super::property;
+
 const NAME: &str = "trt-classes";
 
 /// Any class.
@@ -21,7 +23,7 @@ pub fn read(event: &gst::EventRef) -> Option<ClassesOfModels> {
     let model = |value: &gst::glib::SendValue| {
         let model = value.get::<gst::Structure>().ok()?;
         let labels = model.get::<gst::Array>("labels").ok()?;
-        let labels = labels.iter().map(|label| label.get().unwrap_or_default()).collect();
+        let labels = labels.iter().map(|label| property::text_of(label).unwrap_or_default()).collect();
         Some(KnownClasses { labels, count: model.get::<u64>("count").ok().map(|count| count as usize) })
     };
     Some(ClassesOfModels(models.iter().filter_map(model).collect()))

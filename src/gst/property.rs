@@ -137,9 +137,12 @@ fn is_utf8(value: &glib::Value) -> bool {
     }
 }
 
-/// The text of a value that is one, with other characters for what is not UTF-8.
+/// The text of a value that is one, with other characters for what is not UTF-8. `None` for values of other types.
 pub fn text_of(value: &glib::Value) -> Option<String> {
-    // SAFETY: it returns a text that is copied here, or NULL.
+    if value.type_() != glib::Type::STRING {
+        return None;
+    }
+    // SAFETY: the value is of that type; it returns a text that is copied here, or NULL.
     unsafe { from_glib_none(glib::gobject_ffi::g_value_get_string(value.to_glib_none().0)) }
 }
 

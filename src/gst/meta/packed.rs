@@ -5,6 +5,8 @@
 use gst::glib;
 use gst::prelude::*;
 
+use crate::gst::property;
+
 /// What follows, in one byte. Numbers are as this machine has them.
 mod tag {
     pub const FALSE: u8 = 0;
@@ -74,9 +76,9 @@ fn pack_value(to: &mut Vec<u8>, value: &glib::Value) -> bool {
     number!(f64 => DOUBLE, i32 => INT, u32 => UINT, i64 => INT64, u64 => UINT64, f32 => FLOAT);
     if let Ok(is) = value.get::<bool>() {
         to.push(if is { tag::TRUE } else { tag::FALSE });
-    } else if let Ok(Some(text)) = value.get::<Option<&str>>() {
+    } else if let Some(text) = property::text_of(value) {
         to.push(tag::TEXT);
-        pack_text(to, text);
+        pack_text(to, &text);
     } else if let Ok(array) = value.get::<gst::ArrayRef>() {
         to.push(tag::ARRAY);
         counted(to, |to| array.iter().filter(|value| pack_value(to, value)).count());
@@ -172,6 +174,8 @@ impl<'a> Unpacker<'a> {
 
 #[cfg(test)]
 mod tests {
+    use gst::glib::translate::ToGlibPtrMut;
+
     use super::*;
 
     fn structure() -> gst::Structure {
@@ -204,6 +208,18 @@ mod tests {
             of.get::<gst::Array>("list").unwrap()[1].get::<gst::Structure>().unwrap().get::<String>("text")
         };
         assert_eq!(text(&found), text(&given));
+    }
+
+    /// GStreamer looks at the texts of fields, and not at those of lists.
+    #[test]
+    fn texts_in_lists_may_have_any_bytes() {
+        gst::init().unwrap();
+        let mut text = "".to_send_value();
+        // SAFETY: the value has a text, which is replaced by a copy of this one.
+        unsafe { glib::gobject_ffi::g_value_set_string(text.to_glib_none_mut().0, c"Caf\xe9".as_ptr()) };
+        let given = gst::Structure::builder("a").field("b", gst::Array::from_values([text])).build();
+        let found = unpack(&pack(&given)).unwrap().get::<gst::Array>("b").unwrap();
+        assert_eq!(found[0].get::<String>().unwrap(), "Caf\u{fffd}");
     }
 
     #[test]

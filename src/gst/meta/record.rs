@@ -10,6 +10,7 @@ use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 
 use super::{classification, identity, map, read, text, vector};
+use crate::gst::property;
 
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
@@ -184,8 +185,8 @@ fn json(value: &glib::SendValue) -> Value {
     if let Ok(number) = value.get::<u64>() {
         return Some(number).filter(|&number| number != u64::MAX).into();
     }
-    if let Ok(text) = value.get::<Option<String>>() {
-        return text.into();
+    if value.type_() == glib::Type::STRING {
+        return property::text_of(value).into();
     }
     if let Ok(structure) = value.get::<gst::Structure>() {
         return fields(&structure).into();
@@ -213,4 +214,24 @@ fn ntp_time(buffer: &gst::BufferRef) -> Option<u64> {
         }
     };
     buffer.iter_meta::<gst::ReferenceTimestampMeta>().find_map(unix)
+}
+
+#[cfg(test)]
+mod tests {
+    use gst::glib::translate::ToGlibPtrMut;
+
+    use super::*;
+
+    /// GStreamer looks at the texts of fields, and not at those of lists.
+    #[test]
+    fn texts_in_lists_may_have_any_bytes() {
+        gst::init().unwrap();
+        let mut text = "".to_send_value();
+        assert_eq!(json(&text), "");
+        // SAFETY: the value has a text, which is replaced by a copy of this one.
+        unsafe { glib::gobject_ffi::g_value_set_string(text.to_glib_none_mut().0, c"Caf\xe9".as_ptr()) };
+        let list = gst::Array::from_values([text]).to_send_value();
+        assert_eq!(json(&list), json!(["Caf\u{fffd}"]));
+        assert_eq!(json(&None::<String>.to_send_value()), Value::Null);
+    }
 }
