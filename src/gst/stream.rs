@@ -76,6 +76,8 @@ pub struct VideoStream {
     /// running time where an application plays at another rate, and forwards where that plays backwards.
     pub scene: u64,
     frames: u64,
+    /// Whether a frame has had a running time.
+    has_times: bool,
     segment: CurrentSegment,
 }
 
@@ -94,6 +96,10 @@ pub struct StreamFrame {
 /// No stream time is later: it is after 146 years.
 const LATEST: u64 = 1 << 62;
 
+/// So long is a frame of a stream without times and without a rate, as an application may give it. Else time would stand still there: objects
+/// that are gone would be kept for ever, and none would stay anywhere for any time.
+const UNKNOWN_DURATION: u64 = 33_333_333;
+
 /// Frames of an application, or of a camera whose clock was set, may go back in a segment. A little is jitter.
 const JITTER: u64 = 1_000_000_000;
 
@@ -104,7 +110,9 @@ impl VideoStream {
         self.frames += 1;
         let (stream_time, running_time) = (self.segment.stream_time(pts), self.segment.running_time(pts));
         let is_backwards = self.segment.is_backwards();
-        let guessed = |before: u64| before.saturating_add(self.frame_duration);
+        self.has_times |= running_time.is_some();
+        let duration = if self.frame_duration > 0 || self.has_times { self.frame_duration } else { UNKNOWN_DURATION };
+        let guessed = |before: u64| before.saturating_add(duration);
         let before = self.now;
         let of_scene = stream_time.map(gst::ClockTime::nseconds).map(|time| match is_backwards {
             true => LATEST.saturating_sub(time),
@@ -168,4 +176,43 @@ pub fn any_video_and_h264_templates() -> &'static [gst::PadTemplate] {
         templates(&caps)
     });
     &*TEMPLATES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of so many frames a second; 0 if that is not known.
+    fn stream(rate: i32) -> VideoStream {
+        gst::init().unwrap();
+        let caps = gst::Caps::builder("video/x-raw")
+            .field("width", 64)
+            .field("height", 48)
+            .field("framerate", gst::Fraction::new(rate, 1))
+            .build();
+        let mut stream = VideoStream::default();
+        stream.set_caps(&caps, "it").unwrap();
+        stream
+    }
+
+    #[test]
+    fn time_passes_where_frames_have_no_times() {
+        for (rate, duration) in [(0, UNKNOWN_DURATION), (10, 100_000_000)] {
+            let mut stream = stream(rate);
+            for number in 1..=3u64 {
+                assert!(!stream.advance(None).is_cut);
+                assert_eq!((stream.now, stream.scene), (number * duration, number * duration), "{rate}");
+            }
+        }
+    }
+
+    /// At a rate that varies, nobody knows how much later it is.
+    #[test]
+    fn a_frame_without_a_time_among_others_is_no_later_than_the_one_before() {
+        let mut stream = stream(0);
+        stream.is_cut(&gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+        stream.advance(Some(gst::ClockTime::SECOND));
+        stream.advance(None);
+        assert_eq!((stream.now, stream.scene), (1_000_000_000, 1_000_000_000));
+    }
 }
