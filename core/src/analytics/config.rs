@@ -150,6 +150,15 @@ impl AnalyticsConfig {
         all.flat_map(|(name, classes)| classes.0.iter().map(|class| (name.as_str(), class.as_str())))
     }
 
+    /// Whether something watches that class and not all.
+    pub fn names(&self, label: &str, class: Option<u32>) -> bool {
+        let zones = self.zones.iter().map(|zone| &zone.classes);
+        let tripwires = self.tripwires.iter().map(|tripwire| &tripwire.classes);
+        let directions = self.directions.iter().map(|direction| &direction.classes);
+        let mut all = zones.chain(tripwires).chain(directions);
+        all.any(|classes| !classes.0.is_empty() && classes.wants(label, class))
+    }
+
     /// What must hold in any format.
     ///
     /// # Errors

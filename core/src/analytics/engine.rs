@@ -235,7 +235,8 @@ impl Analytics {
     }
 
     fn enter_class(&mut self, object: &AnalyticsInput) -> u16 {
-        let (index, is_new) = self.classes.enter(object.label, object.class);
+        let Analytics { classes, config, .. } = self;
+        let (index, is_new) = classes.enter(object.label, object.class, |label, class| config.names(label, class));
         if is_new {
             let class = self.classes.get(index);
             for zone in &mut self.zones {

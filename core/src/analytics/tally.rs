@@ -8,6 +8,8 @@ use super::geometry::CrossingDirection;
 #[derive(Clone, Debug, Default)]
 pub struct ClassTable {
     classes: Vec<SeenClass>,
+    /// The place of all further ones, once there are some.
+    others: Option<u16>,
 }
 
 /// A class by its label and its id, as far as they are known.
@@ -17,21 +19,41 @@ pub struct SeenClass {
     pub class: Option<u32>,
 }
 
-/// Further classes are counted together, as the last one.
+/// Further classes are counted together, as the last one: [`OTHERS`]. Those that something watches by their names have places of their own.
 pub const MAX_CLASSES: usize = 256;
 
+/// What the label of further classes is.
+pub const OTHERS: &str = "others";
+
+/// Also of those that are watched: a name may come with many ids.
+const MAX_PLACES: usize = 4096;
+
 impl ClassTable {
-    /// The index of a class, and whether it is new.
-    pub fn enter(&mut self, label: &str, class: Option<u32>) -> (u16, bool) {
+    /// The index of a class, and whether it is new. `is_named` tells whether something watches it by its name or id.
+    pub fn enter(
+        &mut self,
+        label: &str,
+        class: Option<u32>,
+        is_named: impl FnOnce(&str, Option<u32>) -> bool,
+    ) -> (u16, bool) {
         let known = self.classes.iter().position(|seen| seen.class == class && seen.label == label);
-        match known {
-            Some(index) => (index as u16, false),
-            None if self.classes.len() >= MAX_CLASSES => ((MAX_CLASSES - 1) as u16, false),
-            None => {
-                self.classes.push(SeenClass { label: label.into(), class });
-                ((self.classes.len() - 1) as u16, true)
-            }
+        if let Some(index) = known {
+            return (index as u16, false);
         }
+        let count = self.classes.len();
+        if count < MAX_CLASSES - 1 || (count < MAX_PLACES && is_named(label, class)) {
+            return self.push(SeenClass { label: label.into(), class });
+        }
+        if let Some(others) = self.others {
+            return (others, false);
+        }
+        let (others, _) = self.push(SeenClass { label: OTHERS.into(), class: None });
+        (*self.others.insert(others), true)
+    }
+
+    fn push(&mut self, class: SeenClass) -> (u16, bool) {
+        self.classes.push(class);
+        ((self.classes.len() - 1) as u16, true)
     }
 
     pub fn list(&self) -> &[SeenClass] {

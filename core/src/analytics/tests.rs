@@ -457,3 +457,33 @@ fn labels_without_end_are_counted_together() {
     assert_eq!(scene.analytics.classes().len(), tally::MAX_CLASSES);
     assert_eq!(scene.analytics.zones[0].total().entered, 1000);
 }
+
+/// Models of hundreds of classes show the one that is watched after all others.
+#[test]
+fn a_class_that_is_watched_is_counted_behind_many_others() {
+    let zone = |id: &str, classes: &str| {
+        format!(r#"{{"id": "{id}", "points": [[50, 20], [150, 20], [150, 80], [50, 80]], "classes": [{classes}]}}"#)
+    };
+    let config = format!(r#"{{"zones": [{}, {}]}}"#, zone("all", ""), zone("people", r#""person""#));
+    let mut scene = Scene::new(&config);
+    for id in 0..300u64 {
+        for _ in 0..8 {
+            scene.push_of(&format!("label {id}"), 1 + id as u32, &[(id, [100.0, 50.0])]);
+        }
+    }
+    for _ in 0..8 {
+        scene.push_of("person", 0, &[(1000, [100.0, 50.0])]);
+    }
+    let label = |event: &AnalyticsEvent| {
+        let object = event.object.unwrap();
+        scene.analytics.classes()[usize::from(object.class)].label.as_str()
+    };
+    let entered = |zone: usize| {
+        let wanted = AnalyticsEventKind::Entered { zone };
+        let events = scene.events.iter().map(|(_, event)| event).filter(|event| event.kind == wanted);
+        events.map(label).collect::<Vec<_>>()
+    };
+    assert_eq!((entered(0).len(), entered(1)), (301, vec!["person"]));
+    assert_eq!(entered(0)[254..257], ["label 254", "others", "others"]);
+    assert_eq!(scene.analytics.zones[1].total().entered, 1);
+}
