@@ -287,12 +287,17 @@ fn are_parts(coordinates: &[f64]) -> bool {
     coordinates.iter().all(|at| (0.0..=1.0).contains(at))
 }
 
-/// Whether points are not all on one line.
+/// Whether points are not all on one line. Those that are written as if they were may be off it by what rounding takes.
 fn is_spread(points: &[[f64; 2]]) -> bool {
+    const ROUNDING: f64 = 1e-9;
     let first = points[0];
     let by = |point: &[f64; 2]| [point[0] - first[0], point[1] - first[1]];
-    let Some(along) = points.iter().map(by).find(|by| *by != [0.0; 2]) else { return false };
-    points.iter().map(by).any(|by| along[0] * by[1] != along[1] * by[0])
+    let square = |[x, y]: [f64; 2]| x * x + y * y;
+    let farthest = points.iter().map(by).max_by(|a, b| square(*a).total_cmp(&square(*b)));
+    let along = farthest.unwrap_or_default();
+    // Twice the area of a triangle: at most the square of its longest side.
+    let least = square(along) * ROUNDING;
+    points.iter().map(by).any(|by| (along[0] * by[1] - along[1] * by[0]).abs() > least)
 }
 
 fn check_point(kind: &str, name: &str, point: [f64; 2]) -> Result<()> {

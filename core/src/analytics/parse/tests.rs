@@ -80,6 +80,8 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         (r#"{"zones": [{"id": "", "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has the id \"\""]),
         (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0]]}]}"#, &["\"a\" has 2 points", "3 to 1024"]),
         (r#"{"zones": [{"id": "a", "points": [[0,0],[1,1],[2,2]]}]}"#, &["on one line"]),
+        (r#"{"zones": [{"id": "a", "points": [[0.1,0.3],[0.2,0.6],[0.3,0.9]]}]}"#, &["on one line"]),
+        (r#"{"zones": [{"id": "a", "points": [[0,0.1],[0.5,0.2],[1,0.3]]}]}"#, &["on one line"]),
         (
             r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,"b"]]}]}"#,
             &["zones[0].points[2][1] is \"b\"", "a number"],
