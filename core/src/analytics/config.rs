@@ -139,6 +139,8 @@ pub const MAX_POINTS: usize = 1024;
 pub const MAX_NAME: usize = 128;
 /// Pixels.
 const MAX_COORDINATE: f64 = 1e5;
+/// What is smaller, and no part of the frame, is no shape either.
+const FEWEST_PIXELS: f64 = 2.0;
 
 impl AnalyticsConfig {
     /// The classes that are watched, with the name of what watches them.
@@ -188,6 +190,7 @@ impl AnalyticsConfig {
             return Err(unusable("it has no zones, no tripwires and no directions").remedy("Write at least one"));
         }
         self.zones.iter().try_for_each(ZoneConfig::check)?;
+        self.check_units()?;
         let lines = self.tripwires.iter().map(|tripwire| ("tripwire", &tripwire.name, &tripwire.points));
         let motions = self.tripwires.iter().filter_map(|tripwire| Some((&tripwire.name, tripwire.motion.as_ref()?)));
         let directions = self.directions.iter().map(|direction| (&direction.name, &direction.motion));
@@ -197,6 +200,22 @@ impl AnalyticsConfig {
             if points[0] == points[1] {
                 return Err(unusable(format!("both points of the {kind} \"{name}\" are the same"))
                     .remedy("Write two different points"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Parts of the frame of which one is a little above 1 would be pixels: a shape in the corner of the frame that nobody reaches.
+    fn check_units(&self) -> Result<()> {
+        let zones = self.zones.iter().map(|zone| ("zone", &zone.name, zone.area.coordinates()));
+        // The points of a line that goes on may be anywhere on it.
+        let lines = self.tripwires.iter().filter(|tripwire| !tripwire.is_extended);
+        let lines = lines.map(|tripwire| ("tripwire", &tripwire.name, tripwire.points.as_flattened().to_vec()));
+        for (kind, name, coordinates) in zones.chain(lines).filter(|_| self.frame.is_none()) {
+            let greatest = coordinates.into_iter().fold(0.0, f64::max);
+            if greatest > 1.0 && greatest < FEWEST_PIXELS {
+                return Err(unusable(format!("the greatest number of the {kind} \"{name}\" is {greatest}"))
+                    .remedy("Write parts of the frame from 0 to 1, or pixels, of which one is 2 or more"));
             }
         }
         Ok(())
@@ -251,6 +270,15 @@ impl AnalyticsConfig {
     }
 }
 
+impl ZoneArea {
+    fn coordinates(&self) -> Vec<f64> {
+        match self {
+            ZoneArea::Polygon(points) => points.as_flattened().to_vec(),
+            ZoneArea::Circle { center: [x, y], radius } => vec![*x, *y, *radius],
+        }
+    }
+}
+
 impl ZoneConfig {
     fn check(&self) -> Result<()> {
         let name = &self.name;
@@ -282,9 +310,9 @@ impl ZoneConfig {
     }
 }
 
-/// Whether coordinates are parts of the frame.
+/// Whether coordinates are parts of the frame. A zone may begin a little outside of it.
 fn are_parts(coordinates: &[f64]) -> bool {
-    coordinates.iter().all(|at| (0.0..=1.0).contains(at))
+    coordinates.iter().all(|at| (-1.0..=1.0).contains(at))
 }
 
 /// Whether points are not all on one line. Those that are written as if they were may be off it by what rounding takes.

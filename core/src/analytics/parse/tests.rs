@@ -83,6 +83,15 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         (r#"{"zones": [{"id": "a", "points": [[0.1,0.3],[0.2,0.6],[0.3,0.9]]}]}"#, &["on one line"]),
         (r#"{"zones": [{"id": "a", "points": [[0,0.1],[0.5,0.2],[1,0.3]]}]}"#, &["on one line"]),
         (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1.001,0],[1,1]]}]}"#,
+            &["the zone \"a\" is 1.001", "from 0 to 1, or pixels"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "type": "circle", "center": [0.5,0.5], "radius": 1.5}]}"#,
+            &["the zone \"a\" is 1.5", "from 0 to 1, or pixels"],
+        ),
+        (r#"{"tripwires": [{"id": "a", "points": [[0.5,0],[0.5,1.1]]}]}"#, &["the tripwire \"a\" is 1.1"]),
+        (
             r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,"b"]]}]}"#,
             &["zones[0].points[2][1] is \"b\"", "a number"],
         ),
@@ -291,6 +300,17 @@ fn deepstreams_file_is_read_as_it_is() {
     assert_eq!(parse(DEEPSTREAM, 2).unwrap().directions.len(), 2);
     let message = parse(DEEPSTREAM, 1).unwrap_err().message();
     assert!(message.contains("stream 1") && message.contains("0, 2"), "{message}");
+}
+
+/// Who draws zones by hand begins them outside of the frame.
+#[test]
+fn parts_of_the_frame_may_be_a_little_outside() {
+    let config = parse(r#"{"zones": [{"id": "a", "points": [[-0.25,0],[0.5,0],[0.5,1],[-0.25,1]]}]}"#, 0).unwrap();
+    let corners = config.area(&config.zones[0], SIZE).corners();
+    assert_eq!(corners, [[-50.0, 0.0], [100.0, 0.0], [100.0, 100.0], [-50.0, 100.0]]);
+    // All numbers are pixels of a frame that is given.
+    let pixels = r#"{"frame-width": 2, "frame-height": 2, "zones": [{"id": "a", "points": [[0,0],[1.5,0],[1.5,2]]}]}"#;
+    assert_eq!(parse(pixels, 0).unwrap().frame, Some((2, 2)));
 }
 
 /// Down and to the right counts, the other way does not.
