@@ -225,6 +225,22 @@ impl<S> Setting<S> {
     }
 }
 
+/// Checks the numbers that a program has set without texts. NaN is none: each comparison with it is false, so nothing would be found.
+///
+/// # Errors
+/// `Settings`, where one is out of range.
+pub fn check_numbers<S: Clone>(settings: &'static [Setting<S>], set: &S) -> Result<()> {
+    let mut set = set.clone();
+    for &Setting { spec, field } in settings {
+        if let (OptionKind::Float(range), OptionValue::Float(number)) = (&spec.kind, field(&mut set).value())
+            && !range.contains(&number)
+        {
+            return Err(out_of_range(spec.name, &number.to_string(), range));
+        }
+    }
+    Ok(())
+}
+
 /// Name and value of a text like `backend=cpu`.
 ///
 /// # Errors
@@ -248,10 +264,11 @@ fn one_of<T: Copy + Display>(name: &str, text: &str, values: &[T]) -> Result<T> 
 }
 
 fn number<T: FromStr + PartialOrd + Display>(name: &str, text: &str, range: &RangeInclusive<T>) -> Result<T> {
-    text.parse()
-        .ok()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| unreadable(name, text, format!("Use a number from {} to {}", range.start(), range.end())))
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(name, text, range))
+}
+
+fn out_of_range<T: Display>(name: &str, text: &str, range: &RangeInclusive<T>) -> Error {
+    unreadable(name, text, format!("Use a number from {} to {}", range.start(), range.end()))
 }
 
 fn unreadable(name: &str, text: &str, remedy: String) -> Error {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, BackgroundClass, HeadFormat, layout_file};
 use crate::image::masks::MaskOutput;
 use crate::model::{ModelInfo, read_characters, read_labels};
-use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
+use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, check_numbers, setting};
 
 /// The user's settings for results: the properties of trtnms, with the same defaults.
 ///
@@ -142,6 +142,13 @@ impl PostprocessOptions {
                 thresholds(self.score_threshold, &self.classes, &self.class_thresholds, &known).map(drop)
             }
         }
+    }
+
+    /// # Errors
+    /// `Settings`, where a number is out of its range, or NaN.
+    pub(super) fn check_numbers(&self) -> Result<()> {
+        check_numbers(&SETTINGS, self)?;
+        check_numbers(&MERGE_SETTINGS, &self.merge)
     }
 
     /// The head that the user has chosen, by its name or in a file.
@@ -332,5 +339,31 @@ impl SettingField for Option<&'static HeadFormat> {
         let name = value.to_string();
         *self = if name == AUTO { None } else { Some(HeadFormat::of_name(&name)?) };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As those of texts are.
+    #[test]
+    fn numbers_of_a_program_are_checked() {
+        let fields: [(&str, fn(&mut PostprocessOptions) -> &mut f32); 5] = [
+            ("score-threshold", |options| &mut options.score_threshold),
+            ("iou-threshold", |options| &mut options.iou_threshold),
+            ("map-threshold", |options| &mut options.map_threshold),
+            ("unclip-ratio", |options| &mut options.unclip_ratio),
+            ("merge-threshold", |options| &mut options.merge.threshold),
+        ];
+        for (name, field) in fields {
+            let mut options = PostprocessOptions::default();
+            options.check_numbers().unwrap();
+            for wrong in [f32::NAN, f32::INFINITY, -1e6] {
+                *field(&mut options) = wrong;
+                let message = options.check_numbers().unwrap_err().message();
+                assert!(message.contains(name) && message.contains("a number from"), "{message}");
+            }
+        }
     }
 }

@@ -162,6 +162,7 @@ impl Postprocessor {
 
     /// Takes over options that changed while playing. On errors everything stays as it was.
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
+        options.check_numbers()?;
         // That of texts is another as long as the user sets none.
         let is_usual = options.score_threshold == PostprocessOptions::default().score_threshold;
         let least = match is_usual {
