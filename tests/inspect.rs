@@ -77,6 +77,32 @@ fn a_text_that_is_not_utf8_is_refused_and_paths_may_have_any_bytes() {
     assert!(bus.pop_filtered(&[gst::MessageType::Warning]).is_some(), "there is no such zone");
 }
 
+/// As what is out of range, it does not come to an element: GLib says so, and the property keeps its value.
+#[test]
+fn no_number_can_be_nan() {
+    let mut count = 0;
+    for factory in factories() {
+        let element = factory.create().build().unwrap();
+        for property in properties(&factory).into_iter().filter(|property| property.value_type() == glib::Type::F32) {
+            let name = property.name();
+            let before: f32 = element.property(name);
+            let nan = f32::NAN.to_value();
+            // SAFETY: as a program in C sets it; all three live as long as the call.
+            unsafe {
+                let object = element.upcast_ref::<glib::Object>();
+                gobject_ffi::g_object_set_property(
+                    object.to_glib_none().0,
+                    name.to_glib_none().0,
+                    nan.to_glib_none().0,
+                );
+            }
+            assert_eq!(element.property::<f32>(name), before, "{name}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
 #[test]
 fn elements_are_only_used_by_name() {
     assert!(factories().all(|factory| factory.rank() == gst::Rank::NONE));
