@@ -225,6 +225,23 @@ fn nothing_is_drawn_on_them() {
     expect_nothing_open("a frame that is not drawn on");
 }
 
+/// Any program may ask what an element takes, and goes on with other frames.
+#[test]
+fn a_question_is_no_error() {
+    let refusals = Refusals::new();
+    let mut harness = gst_check::Harness::new("trtoverlay");
+    let (element, bus) = (harness.element().unwrap(), gst::Bus::new());
+    let sink = element.static_pad("sink").unwrap();
+    element.set_bus(Some(&bus));
+    harness.set_src_caps(crate::common::preprocess::video("NV12", 64, 48, "").parse().unwrap());
+    assert!(!sink.query_accept_caps(&refusals.caps));
+    assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none());
+    let stopped = gst::ElementFactory::make("trtoverlay").build().unwrap();
+    stopped.set_bus(Some(&bus));
+    assert!(!stopped.static_pad("sink").unwrap().query_accept_caps(&refusals.caps));
+    assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none());
+}
+
 /// Elements that only read metas pass them on.
 #[test]
 fn the_other_elements_pass_them() {

@@ -61,14 +61,17 @@ impl DrawRefusal {
         [&self.was_warned, &self.has_failed].into_iter().for_each(|said| said.store(false, Ordering::Relaxed));
     }
 
-    /// Posts what to do, where nothing else is offered by a query.
+    /// Posts what to do, where nothing else is offered by a query that comes to the sink pad of an element that runs. Any program may ask
+    /// what an element takes: one that does not run has refused nothing.
     pub fn explain(&self, element: &impl IsA<gst::Element>, query: &gst::QueryRef) {
         let is_refused = |caps: &&gst::CapsRef| !caps.is_empty() && caps::drawable(&(*caps).to_owned()).is_empty();
         let Some(offered) = caps::offered(query).filter(is_refused) else { return };
+        let Some(sink) = element.static_pad("sink").filter(|pad| pad.is_active()) else { return };
         let error = || nvmm::not_drawable().with_debug(format!("offered: {offered}"));
-        // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed
-        // over.
-        if offered.is_fixed() {
+        // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed over, and what is
+        // asked while frames come that can be drawn on may be a question only.
+        let has_others = sink.current_caps().is_some_and(|caps| !caps::drawable(&caps).is_empty());
+        if offered.is_fixed() && !has_others {
             if !self.has_failed.swap(true, Ordering::Relaxed) {
                 element.post_error(&error());
             }
