@@ -86,6 +86,8 @@ pub struct TrackRecord {
     pub frames: u64,
     /// Time without jumps, by which it is found to be gone.
     last_seen: u64,
+    /// The number of that frame, of all that were seen.
+    last_frame: u64,
 }
 
 /// One message.
@@ -96,17 +98,20 @@ pub enum Record {
     Track(TrackRecord),
 }
 
-/// The objects with ids that are in sight.
+/// The objects with ids that are in sight, and how many frames were seen.
 #[derive(Debug, Default)]
-pub struct TracksInSight(HashMap<u64, TrackRecord>);
+pub struct TracksInSight(HashMap<u64, TrackRecord>, u64);
 
 impl TracksInSight {
-    /// Takes the objects of a frame at `now`, and returns the tracks that were not seen for more than `gone_after`.
+    /// Takes the objects of a frame at `now`, and returns the tracks that were not seen for more than `gone_after`. Of several objects with
+    /// one id the first counts.
     pub fn see(&mut self, frame: &FrameRecord, now: u64, gone_after: u64) -> Vec<TrackRecord> {
+        let TracksInSight(tracks, frames) = self;
+        *frames += 1;
         for object in &frame.objects {
             let annotation = &object.annotation;
             let Some(id) = annotation.track_id else { continue };
-            let track = self.0.entry(id).or_insert_with(|| TrackRecord {
+            let track = tracks.entry(id).or_insert_with(|| TrackRecord {
                 id,
                 identity: None,
                 attributes: Vec::new(),
@@ -119,7 +124,11 @@ impl TracksInSight {
                 last_times: frame.times,
                 frames: 0,
                 last_seen: now,
+                last_frame: 0,
             });
+            if std::mem::replace(&mut track.last_frame, *frames) == *frames {
+                continue;
+            }
             if annotation.confidence > track.confidence {
                 track.label = annotation.label.to_string();
                 (track.class, track.confidence) = (annotation.class, annotation.confidence);
@@ -181,6 +190,17 @@ mod tests {
         assert_eq!((track.id, track.frames, track.label.as_str(), track.confidence), (1, 3, "of 0.9", Some(0.9)));
         assert_eq!((track.first_box.x1, track.last_box.x1), (0.0, 7.0));
         assert!(tracks.end_all().is_empty());
+    }
+
+    /// A tracker may give one id twice, and an object may be in two kinds of metas that do not agree.
+    #[test]
+    fn a_track_is_in_a_frame_once() {
+        let mut tracks = TracksInSight::default();
+        for x in [0.0, 5.0] {
+            tracks.see(&frame(&[(1, x, 0.5), (1, 90.0, 0.9)]), 0, 10);
+        }
+        let [track] = &tracks.end_all()[..] else { panic!() };
+        assert_eq!((track.frames, track.last_box.x1, track.confidence), (2, 5.0, Some(0.5)));
     }
 
     #[test]
