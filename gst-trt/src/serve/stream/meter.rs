@@ -13,6 +13,7 @@ use super::super::control::{
 };
 use super::super::histogram::{Histogram, LATENCIES, STAYS};
 use super::super::record::{Disk, Recorder};
+use super::counted::{objects_in, structures};
 use super::dropped::FrameCounts;
 use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
@@ -401,11 +402,7 @@ impl MeteredRun {
 
     /// The objects in each zone, by their class.
     fn zones(&self) -> Vec<(String, BTreeMap<String, u32>)> {
-        let zone = |zone: gst::Structure| {
-            let classes = structures(&zone, "classes").into_iter();
-            let count = |class: gst::Structure| Some((class.get("label").ok()?, class.get::<u32>("current").ok()?));
-            (zone.get("name").unwrap_or_default(), classes.filter_map(count).collect())
-        };
+        let zone = |zone: gst::Structure| (zone.get("name").unwrap_or_default(), objects_in(&zone));
         self.counted("zones").into_iter().map(zone).collect()
     }
 
@@ -426,11 +423,6 @@ fn fps(left: &VecDeque<Left>) -> f64 {
         Some(oldest) if recent().count() > 1 => (recent().count() - 1) as f64 / oldest.as_secs_f64().max(1e-3),
         _ => 0.0,
     }
-}
-
-fn structures(structure: &gst::StructureRef, list: &str) -> Vec<gst::Structure> {
-    let list = structure.get::<gst::Array>(list).unwrap_or_default();
-    list.iter().filter_map(|value| value.get().ok()).collect()
 }
 
 /// All lines, also those that nothing has crossed.

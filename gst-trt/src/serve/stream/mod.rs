@@ -5,6 +5,7 @@
 //! That thread waits for events alone. Calls that a camera or a disk can hold up are made in others: `running`.
 
 mod capture;
+mod counted;
 mod dropped;
 mod ending;
 pub mod meter;
