@@ -22,8 +22,8 @@ pub struct SeenClass {
 /// Further classes are counted together, as the last one: [`OTHERS`]. Those that something watches by their names have places of their own.
 pub const MAX_CLASSES: usize = 256;
 
-/// What the label of further classes is.
-pub const OTHERS: &str = "others";
+/// The label of further classes. No model has a class of that name.
+pub const OTHERS: &str = "(others)";
 
 /// Also of those that are watched: a name may come with many ids.
 const MAX_PLACES: usize = 4096;

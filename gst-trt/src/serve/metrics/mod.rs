@@ -28,7 +28,7 @@ use super::histogram::Histogram;
 /// Classes that a zone has a sample for. The objects of all others are one, so that a model of ten thousand classes does not
 /// fill a database.
 const MOST_CLASSES: usize = 100;
-const OTHER_CLASSES: &str = "(others)";
+const OTHER_CLASSES: &str = gsttrt_core::analytics::tally::OTHERS;
 
 /// What the values of a family are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,9 +292,13 @@ fn write_counted<S: MetricSink>(text: &mut S, sources: &[SourceStatus]) {
             let labels = [("source", source.name.as_str()), ("zone", &zone.name), ("class", class)];
             text.sample("zone_objects", &labels, number);
         };
-        zone.objects.iter().take(MOST_CLASSES).for_each(|(class, number)| sample(text, class, *number));
-        if zone.objects.len() > MOST_CLASSES {
-            sample(text, OTHER_CLASSES, zone.objects.values().skip(MOST_CLASSES).sum());
+        let mut named = zone.objects.iter().filter(|(class, _)| *class != OTHER_CLASSES);
+        named.by_ref().take(MOST_CLASSES).for_each(|(class, number)| sample(text, class, *number));
+        // With those that trtanalytics counts together.
+        let others = zone.objects.get(OTHER_CLASSES).into_iter().chain(named.map(|(_, number)| number));
+        let others: Vec<u32> = others.copied().collect();
+        if !others.is_empty() {
+            sample(text, OTHER_CLASSES, others.iter().sum());
         }
     }
     text.family("zone_passages_total", Counter, "Objects that have come into a zone, and that have left it.");

@@ -272,11 +272,13 @@ fn classes_beyond_a_hundred_are_one() {
     let service = FakeService::new(&["door"]);
     service.change("door", |status| {
         status.zones[0].objects = (0..1000).map(|class| (format!("class-{class:04}"), 2)).collect();
+        // What trtanalytics counts together is of them.
+        status.zones[0].objects.insert("(others)".into(), 5);
     });
     let families = parse(get(&serve(&service), "/metrics").expect(200).text());
     let samples = &families["gst_trt_zone_objects"].1;
     assert_eq!(samples.len(), 101);
-    assert_eq!(samples[100], "gst_trt_zone_objects{source=\"door\",zone=\"hall\",class=\"(others)\"} 1800");
+    assert_eq!(samples[100], "gst_trt_zone_objects{source=\"door\",zone=\"hall\",class=\"(others)\"} 1805");
 }
 
 /// Where it is installed, Prometheus' own tool reads all of it, and has nothing against a name or a text.
