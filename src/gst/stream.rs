@@ -76,8 +76,9 @@ pub struct VideoStream {
     /// running time where an application plays at another rate, and forwards where that plays backwards.
     pub scene: u64,
     frames: u64,
-    /// Whether a frame has had a running time.
-    has_times: bool,
+    /// The last running time that a frame had, and how many frames have come since that had no other one.
+    told: Option<u64>,
+    still: u32,
     segment: CurrentSegment,
 }
 
@@ -100,6 +101,9 @@ const LATEST: u64 = 1 << 62;
 /// that are gone would be kept for ever, and none would stay anywhere for any time.
 const UNKNOWN_DURATION: u64 = 33_333_333;
 
+/// After so many frames with one time they tell nothing: an application gives all the same.
+const STILL: u32 = 300;
+
 /// Frames of an application, or of a camera whose clock was set, may go back in a segment. A little is jitter.
 const JITTER: u64 = 1_000_000_000;
 
@@ -110,15 +114,20 @@ impl VideoStream {
         self.frames += 1;
         let (stream_time, running_time) = (self.segment.stream_time(pts), self.segment.running_time(pts));
         let is_backwards = self.segment.is_backwards();
-        self.has_times |= running_time.is_some();
-        let duration = if self.frame_duration > 0 || self.has_times { self.frame_duration } else { UNKNOWN_DURATION };
+        let running_time = running_time.map(gst::ClockTime::nseconds);
+        let passes = running_time.is_some() && running_time != self.told;
+        self.told = running_time.or(self.told);
+        self.still = if passes { 0 } else { self.still.saturating_add(1) };
+        let stands = self.still > STILL;
+        let is_unknown = self.frame_duration == 0 && (stands || self.told.is_none());
+        let duration = if is_unknown { UNKNOWN_DURATION } else { self.frame_duration };
         let guessed = |before: u64| before.saturating_add(duration);
         let before = self.now;
         let of_scene = stream_time.map(gst::ClockTime::nseconds).map(|time| match is_backwards {
             true => LATEST.saturating_sub(time),
             false => time,
         });
-        let running_time = running_time.map(gst::ClockTime::nseconds);
+        let (of_scene, running_time) = (of_scene.filter(|_| !stands), running_time.filter(|_| !stands));
         self.scene = of_scene.or(running_time).unwrap_or_else(|| guessed(self.scene));
         self.now = running_time.unwrap_or_else(|| guessed(before));
         let is_cut = self.now.saturating_add(JITTER) < before;
@@ -206,13 +215,28 @@ mod tests {
         }
     }
 
-    /// At a rate that varies, nobody knows how much later it is.
+    /// At a rate that varies, nobody knows how much later it is. Where none is ever later, it is as without times.
     #[test]
-    fn a_frame_without_a_time_among_others_is_no_later_than_the_one_before() {
-        let mut stream = stream(0);
-        stream.is_cut(&gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
-        stream.advance(Some(gst::ClockTime::SECOND));
-        stream.advance(None);
-        assert_eq!((stream.now, stream.scene), (1_000_000_000, 1_000_000_000));
+    fn a_frame_without_a_time_of_its_own_is_no_later_than_the_one_before() {
+        let second = gst::ClockTime::SECOND;
+        for (time, rate, duration) in [(None, 0, UNKNOWN_DURATION), (Some(second), 10, 100_000_000)] {
+            let mut stream = stream(rate);
+            stream.is_cut(&gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+            for _ in 0..=STILL {
+                stream.advance(Some(second));
+            }
+            assert_eq!((stream.now, stream.scene), (1_000_000_000, 1_000_000_000));
+            for number in 1..=3 {
+                assert!(!stream.advance(time).is_cut);
+                let wanted = 1_000_000_000 + number * duration;
+                assert_eq!((stream.now, stream.scene), (wanted, wanted));
+            }
+            stream.advance(Some(second * 2));
+            assert_eq!((stream.now, stream.scene), (2_000_000_000, 2_000_000_000), "they tell it again");
+            if rate == 0 {
+                stream.advance(None);
+                assert_eq!((stream.now, stream.scene), (2_000_000_000, 2_000_000_000));
+            }
+        }
     }
 }
