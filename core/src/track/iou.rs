@@ -14,6 +14,8 @@ struct IouTrack {
     id: u64,
     first_seen: u64,
     last_seen: u64,
+    /// The number of the frame in which it began: a time may be that of two frames.
+    begun: u64,
     /// The index of its detection in the last frame, if it was seen there.
     detection: Option<u32>,
 }
@@ -45,7 +47,7 @@ impl IouTracker {
     ) {
         self.frames += 1;
         self.remove_old(options, now);
-        let IouTracker { tracks, edges, pairs, is_taken, neighbours, .. } = self;
+        let IouTracker { tracks, frames, edges, pairs, is_taken, neighbours } = self;
         edges.clear();
         edges.extend(
             detections.iter().map(|seen| [seen.bbox.x1, seen.bbox.y1, seen.bbox.x2, seen.bbox.y2].map(f64::from)),
@@ -90,12 +92,12 @@ impl IouTracker {
                     id: 0,
                     first_seen: now,
                     last_seen: now,
+                    begun: *frames,
                     detection: Some(number),
                 });
             }
         }
-        let is_first = self.frames == 1;
-        for track in tracks.iter_mut().filter(|track| track.id == 0 && (is_first || track.first_seen != now)) {
+        for track in tracks.iter_mut().filter(|track| track.id == 0 && (*frames == 1 || track.begun != *frames)) {
             *last_id += 1;
             track.id = *last_id;
         }

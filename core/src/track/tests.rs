@@ -567,3 +567,18 @@ proptest! {
         }
     }
 }
+
+/// Of a program that gives no times.
+#[test]
+fn objects_that_are_seen_again_at_the_same_time_have_ids() {
+    let options = TrackOptions::default();
+    for kind in TrackerKind::ALL {
+        let mut tracker = Tracker::new(kind);
+        tracker.update(&options, &[], 0, 0);
+        let mut last = Vec::new();
+        for _ in 0..5 {
+            last = ids(tracker.update(&options, &[at(100.0, 300.0)], 0, 0));
+        }
+        assert_eq!(last, [1], "{kind:?}");
+    }
+}
