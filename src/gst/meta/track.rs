@@ -238,11 +238,15 @@ pub fn name_of(label: &str) -> u32 {
     glib::Quark::from_str(label).into_glib()
 }
 
+/// Left, top, width and height in whole pixels that cover a box. That of a foreign element may reach as far as numbers do.
+fn covering(bbox: &BBox) -> [i32; 4] {
+    let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
+    [x, y, (bbox.x2.ceil() as i32).saturating_sub(x), (bbox.y2.ceil() as i32).saturating_sub(y)]
+}
+
 /// Adds an object with its rotation and mask, as `detection` does.
 fn add(relations: &mut RelationsMut, number: usize, annotation: &Annotation) -> Option<u32> {
-    let bbox = &annotation.bbox;
-    let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
-    let rect = [x, y, bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y];
+    let rect = covering(&annotation.bbox);
     let label = glib::Quark::from_str(&*annotation.label);
     let confidence = annotation.confidence.unwrap_or(1.0);
     let rotated = annotation.corners.as_ref().map(rotated);
@@ -279,5 +283,17 @@ fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[T
         if let Some(id) = relations.add_track(object.id, first_seen, object.last_seen) {
             relations.relate(Relation::RelateTo, detected, id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_box_has_whole_pixels() {
+        assert_eq!(covering(&BBox::new(1.5, 2.0, 3.5, 4.25)), [1, 2, 3, 3]);
+        assert_eq!(covering(&BBox::new(-2e9, 0.0, 2e9, 1.0)), [-2_000_000_000, 0, i32::MAX, 1]);
+        assert_eq!(covering(&BBox::new(f32::NAN, 0.0, f32::INFINITY, 1.0)), [0, 0, i32::MAX, 1]);
     }
 }
