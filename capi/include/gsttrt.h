@@ -96,7 +96,7 @@ const char *gst_trt_last_error (void);
  * defaults are those of the properties of trtinfer and trtnms, except that by default cuda-device-id is 0, and batch-size what the
  * model fixes, else 1; and of trtpreprocess chroma-sampling, frames, frame-step, mean, pad-value, resize, scale, shortest-edge, std,
  * tensor-colors and upload. With a model that sees clips, the frames of one stream come in their order, and have results where a clip
- * ends that interval lets through. */
+ * ends that interval lets through: gst_trt_session_begin_clip(). */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */
@@ -121,6 +121,10 @@ size_t gst_trt_session_batch_size (GstTrtSession *session);
 /* The size of the model's input for frames of that width and height: frames with the same one can be run together. */
 GstTrtStatus gst_trt_session_input_size (GstTrtSession *session, uint32_t width, uint32_t height, uint32_t *input_width,
                                          uint32_t *input_height);
+
+/* With a model that sees clips, the next frame is the first of a clip: that of another video, or one after a seek. With other models
+ * nothing happens. */
+GstTrtStatus gst_trt_session_begin_clip (GstTrtSession *session);
 
 /* The number of classes with names, in the model file or the option label-file; 0 on errors too. */
 size_t gst_trt_session_class_count (GstTrtSession *session);

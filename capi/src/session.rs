@@ -255,6 +255,15 @@ pub unsafe extern "C" fn gst_trt_session_input_size(
 
 /// See `gsttrt.h`.
 #[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_begin_clip(session: *mut GstTrtSession) -> c_int {
+    done(contained(|| {
+        SESSIONS.find(session)?.detector()?.begin_clip();
+        Ok(())
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_class_count(session: *mut GstTrtSession) -> usize {
     contained(|| Ok(SESSIONS.find(session)?.class_labels.len())).unwrap_or(0)
 }

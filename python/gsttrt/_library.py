@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_note": (c_char_p, c_void_p, c_size_t),
     "session_batch_size": (c_size_t, c_void_p),
     "session_input_size": (c_int, c_void_p, c_uint32, c_uint32, c_void_p, c_void_p),
+    "session_begin_clip": (c_int, c_void_p),
     "session_class_count": (c_size_t, c_void_p),
     "session_class_label": (c_char_p, c_void_p, c_uint32),
     "session_input": (c_void_p, c_void_p),

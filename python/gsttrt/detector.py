@@ -66,6 +66,18 @@ def dimensions(tensor: c_void_p) -> tuple[int, ...]:
     return tuple(library.tensor_info_dim(tensor, axis) for axis in range(library.tensor_info_rank(tensor)))
 
 
+def frames_and_sides(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """How many frames an input of that shape has, and their height and width."""
+    if len(shape) == 5:
+        # As the library looks for the channels: 3, or else 1, before the frames, behind them, or last.
+        at = next((axis for channels in (3, 1) for axis in (1, 2, 4) if shape[axis] == channels), 1)
+        height, width = shape[2:4] if at == 4 else shape[3:5]
+        return shape[2 if at == 1 else 1], height, width
+    sides = shape[2:4] if shape[1:2] in ((1,), (3,), (4,)) else shape[1:3]
+    height, width = sides if len(sides) == 2 else (64, 64)
+    return 1, height, width
+
+
 def made(found: list[Handle], images: list[_images.Image]) -> list[Result]:
     """The results that the library has found in images."""
     return [Result(handle, image) for handle, image in zip(found, images)]
@@ -134,23 +146,31 @@ class Detector:
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
         self._input_sizes: dict[tuple[int, int], tuple[int, int]] = {}
-        self._try()
+        step = next((value for name, value in given.items() if name.replace("-", "_") == "frame_step" and value is not None), 1)
+        self._try(int(cast(Any, step)))
         for text in told(library.session_warning, session):
             warn(text)
         self._notes = told(library.session_note, session)
         for text in self._notes:
             LOG.info(text)
 
-    def _try(self) -> None:
-        """Detects once, so that what does not fit the model is an error now, and the first image takes no longer than the second."""
-        sides = self._input_shape[2:4] if self._input_shape[1:2] in ((1,), (3,), (4,)) else self._input_shape[1:3]
-        height, width = sides if len(sides) == 2 else (64, 64)
+    def _try(self, step: int) -> None:
+        """Detects once, so that what does not fit the model is an error now, and the first image takes no longer than the second. With a
+        model that sees clips, of every step-th image, that is at the end of a black clip, with which later images do not go on."""
+        frames, height, width = frames_and_sides(self._input_shape)
+        image = _images.of_array(numpy.zeros((height, width, 3), numpy.uint8), "bgr")
         try:
             with named_as_in_python():
-                self(numpy.zeros((height, width, 3), numpy.uint8))
+                for _ in range((frames - 1) * step + 1):
+                    self._run_one(image)
+                self._begin_clip()
         except Error:
             self.close()
             raise
+
+    def _begin_clip(self) -> None:
+        """The frames of another video follow."""
+        library.check(library.session_begin_clip(self._session.value))
 
     @property
     def backend(self) -> str:

@@ -92,6 +92,7 @@ def results(
             waiting.append(frame)
             yield frame[0]
 
+    detector._begin_clip()
     for result in detector._in_batches(images(), "bgr", together, goes_ahead=True):
         frame, result.time = waiting.popleft()
         yield frame, tracker.update(result) if tracker else result

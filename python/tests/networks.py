@@ -81,6 +81,12 @@ def counter(batch="n", height=64, width=64) -> bytes:
     )
 
 
+def of_clips(dims: list, axes: list) -> bytes:
+    """The brightness of each of two frames of a clip, as the confidence of a class: the mean over all axes but those of batch and frames."""
+    means = node("ReduceMean", "clip", "output0", axes=axes, keepdims=0)
+    return model([tensor_of("clip", dims)], [], [means], [tensor_of("output0", [1, 2])], task="classify")
+
+
 def colours() -> bytes:
     """A vector of each image: the mean of its red, green and blue."""
     means = node("ReduceMean", "images", "vector", axes=[2, 3], keepdims=0)

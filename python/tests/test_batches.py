@@ -287,6 +287,32 @@ def test_frames_of_a_video_are_run_in_batches(counting):
             assert abs(result.xyxy[0, 0] - detector(frame).xyxy[0, 0]) < 1e-4 and result.track_id is not None
 
 
+@pytest.mark.parametrize(
+    "dims, axes", [([1, 3, 2, 8, 16], [1, 3, 4]), ([1, 2, 3, 8, 16], [2, 3, 4]), ([1, 2, 8, 16, 3], [2, 3, 4]), ([1, 2, 1, 8, 16], [2, 3, 4])]
+)
+def test_a_video_begins_with_a_clip_of_its_own_frames(tmp_path, dims, axes):
+    def seen(result) -> list:
+        """The brightness of each frame that the model has seen."""
+        if result.probs is None:
+            return []
+        return [round(float(each) * 255) for each in result.probs.confidence[numpy.argsort(result.probs.class_id)]]
+
+    (tmp_path / "clip.onnx").write_bytes(networks.of_clips(dims, axes))
+    options = {"backend": "rten", "class_scores": "probabilities", "score_threshold": 0}
+    for step, wanted in [(1, [[], [10, 20], [20, 30]]), (2, [[], [], [10, 30]])]:
+        levels = [10 * (number + 1) for number in range(len(wanted))]
+        paths = [tmp_path / f"{level}.png" for level in levels]
+        for path, level in zip(paths, levels):
+            Image.fromarray(numpy.full((8, 16, 3), level, numpy.uint8)).save(path)
+        with gsttrt.Detector(tmp_path / "clip.onnx", frame_step=step, **options) as detector:
+            assert [seen(result) for result in detector.batch(paths)] == wanted, "the black images of its beginning are in none"
+            for _ in range(2):
+                assert [seen(result) for _, result in gsttrt.detect(paths, detector)] == wanted, "nor are frames of another video"
+        # What does not fit is told before the first image.
+        with pytest.warns(UserWarning, match="iou_threshold has no effect"):
+            gsttrt.Detector(tmp_path / "clip.onnx", frame_step=step, iou_threshold=0.7, **options).close()
+
+
 def test_a_session_takes_several_images(counting, tmp_path):
     counting()
     with gsttrt.Session(tmp_path / "counter.onnx", backend="rten", batch_size=2) as session:

@@ -2,6 +2,7 @@
 //! Sessions: what opens, what is detected, and what is an error.
 
 use super::*;
+use crate::common::onnx::{int, ints};
 
 #[test]
 fn open_errors_name_the_cause() {
@@ -124,6 +125,30 @@ fn closed_sessions_are_errors() {
     closed(session, "closed already");
     closed(ptr::null_mut(), "it is NULL");
     closed(ptr::without_provenance_mut(usize::MAX), "never was one");
+}
+
+#[test]
+fn frames_of_another_video_begin_a_clip() {
+    let brightness = vec![ints("axes", &[1, 3, 4]), int("keepdims", 0)];
+    let graph = Graph::new().input("clip", F32, &["1", "3", "2", "8", "8"]).output("output0", F32, &["1", "2"]);
+    let graph = graph.node("ReduceMean", &["clip"], &["output0"], brightness).metadata("task", "classify");
+    let model = graph.save(&scratch("capi-clips").join("clip.onnx"));
+    let session = open(&model, &["backend=rten", "class-scores=probabilities", "score-threshold=0"]).unwrap();
+    let pixels = vec![100; SIDE * SIDE * 3];
+    let classes = || {
+        let results = detect(session, &frame(&pixels)).unwrap();
+        let count = gst_trt_results_frame_class_count(results);
+        gst_trt_results_free(results);
+        count
+    };
+    assert_eq!([classes(), classes(), classes()], [0, 2, 2]);
+    assert_eq!(gst_trt_session_begin_clip(session), 0);
+    assert_eq!([classes(), classes()], [0, 2]);
+    gst_trt_session_close(session);
+    assert_eq!(gst_trt_session_begin_clip(session), 7);
+    let other = open(&one_box("capi-no-clips"), &["backend=rten"]).unwrap();
+    assert!(gst_trt_session_begin_clip(other) == 0 && finds(other));
+    gst_trt_session_close(other);
 }
 
 #[test]

@@ -247,6 +247,7 @@ fn calls_of_the_c_library() {
                 check_text(gst_trt_session_warning(session, random.one_of(&INDICES)));
                 check_text(gst_trt_session_note(session, random.one_of(&INDICES)));
                 gst_trt_session_batch_size(session);
+                check(gst_trt_session_begin_clip(session));
                 let mut size = [0; 2];
                 let sides = [random.one_of(&SIDES), random.one_of(&SIDES)];
                 let [width, height] = &mut size;
