@@ -147,16 +147,21 @@ def format_of(shape: tuple[int, ...], dtype: str, color: str) -> str:
     return FORMATS[color, channels]
 
 
+def is_in_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the pixels of a row lie side by side, and no row in another one. Strides of axes with one entry say nothing."""
+    channels = shape[2] if len(shape) == 3 else 1
+    least = (shape[1] * channels, channels, 1)
+    side_by_side = all(found == need or size == 1 for found, need, size in zip(strides[1:], least[1:], shape[1:]))
+    return side_by_side and (strides[0] >= least[0] or shape[0] <= 1)
+
+
 def of_array(array: NDArray[Any], color: str) -> Image:
     """Rows are read where they are. Only arrays whose pixels do not lie side by side, such as array[..., ::-1], are copied."""
     name = format_of(array.shape, str(array.dtype), color)
     height, width = array.shape[:2]
     bytes_per_pixel = array.shape[2] if array.ndim == 3 else 1
     row = width * bytes_per_pixel
-    # Strides of axes with one entry say nothing.
-    wanted = (bytes_per_pixel, 1)[: array.ndim - 1]
-    side_by_side = all(found == need or size == 1 for found, need, size in zip(array.strides[1:], wanted, array.shape[1:]))
-    if not side_by_side or (array.strides[0] < row and height > 1):
+    if not is_in_rows(array.shape, array.strides):
         array = numpy.ascontiguousarray(array)
     stride = array.strides[0] if height > 1 else row
     return Image(name, width, height, array.ctypes.data, stride, row, array)
@@ -168,13 +173,13 @@ def of_gpu(array: _device.Array, color: str) -> Image:
     height, width = array.shape[:2]
     bytes_per_pixel = array.shape[2] if len(array.shape) == 3 else 1
     row = width * bytes_per_pixel
-    wanted = (bytes_per_pixel, 1)[: len(array.shape) - 1]
-    if array.strides[1:] != wanted or array.strides[0] < row:
+    if not is_in_rows(array.shape, array.strides):
         raise InputError(
             f"The pixels of the array on the GPU do not lie side by side: its strides are {array.strides} bytes. "
             "Make it contiguous with the shape (height, width, channels)."
         )
-    return Image(name, width, height, array.address, array.strides[0], row, array.owner, True, array.stream)
+    stride = array.strides[0] if height > 1 else row
+    return Image(name, width, height, array.address, stride, row, array.owner, True, array.stream)
 
 
 def rgb(image: Any, file: str | None) -> NDArray[numpy.uint8]:

@@ -16,7 +16,7 @@ from conftest import model
 from PIL import Image
 
 import gsttrt
-from gsttrt import _device
+from gsttrt import _device, _images
 
 
 def same(one: gsttrt.Result, other: gsttrt.Result) -> bool:
@@ -385,6 +385,16 @@ def test_the_description_of_arrays_on_the_gpu_is_read():
     assert found[:5] == (array.memory.ctypes.data, (4, 5, 3), (15, 3, 1), "uint8", 7)
     assert _device.view(OnGpu((4, 5, 3), strides=(32, 3, 1))).strides == (32, 3, 1)
     assert _device.view(OnGpu((4, 5))).stream == _device.LEGACY_STREAM
+
+
+def test_strides_of_one_row_or_column_on_the_gpu_say_nothing():
+    # PyTorch gives 1 for them.
+    for shape, strides, stride in [((4, 1, 3), (32, 1, 1), 32), ((1, 5, 3), (1, 3, 1), 15), ((4, 5, 1), (5, 1, 20), 5), ((1, 5), (1, 1), 5)]:
+        found = _images.of_gpu(_device.view(OnGpu(shape, strides=strides)), "bgr")
+        assert (found.height, found.width, found.stride) == (*shape[:2], stride)
+    for strides in ((2, 3, 1), (-15, 3, 1), (0, 3, 1), (15, 4, 1)):
+        with pytest.raises(gsttrt.InputError, match="do not lie side by side"):
+            _images.of_gpu(_device.view(OnGpu((4, 5, 3), strides=strides)), "bgr")
 
 
 class ByDlpack:
