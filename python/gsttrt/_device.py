@@ -13,6 +13,8 @@ from .errors import InputError
 CUDA_DEVICES = (2, 13)
 # How DLPack and __cuda_array_interface__ number CUDA's legacy default stream; as a CUstream it is the same.
 LEGACY_STREAM = 1
+# Each thread has another default stream by this number.
+PER_THREAD_STREAM = 2
 # DLPack's codes of types.
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 

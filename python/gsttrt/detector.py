@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 
 import numpy
 
-from . import _images
+from . import _device, _images
 from ._batches import WrongImage, in_batches, run_later
 from ._library import ELSEWHERE, Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
@@ -268,6 +268,8 @@ class Detector:
         with ThreadPoolExecutor(1, "gsttrt") as thread:
 
             def start(images: list[_images.Image]) -> Callable[[], list[Result]]:
+                if images[0].stream == _device.PER_THREAD_STREAM:
+                    return run_later(self._run)(images)
                 found = thread.submit(self._detect, images)
                 return lambda: made(found.result(), images)
 

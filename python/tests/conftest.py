@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import numpy
 import pytest
 
 import gsttrt
@@ -19,6 +20,15 @@ def model(name: str) -> str:
 
 def clip(name: str) -> str:
     return str(TESTS / "data" / f"{name}.mp4")
+
+
+class OnGpu:
+    """An array that says it is in GPU memory."""
+
+    def __init__(self, shape, strides=None, typestr="|u1", stream=None):
+        self.memory = numpy.zeros(shape, numpy.uint8)
+        interface = {"shape": shape, "strides": strides, "typestr": typestr, "version": 3, "stream": stream}
+        self.__cuda_array_interface__ = {**interface, "data": (self.memory.ctypes.data, False)}
 
 
 @functools.cache

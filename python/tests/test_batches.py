@@ -2,12 +2,13 @@
 """Lists of images, which are run in batches, and streams of them."""
 
 import itertools
+import threading
 import warnings
 
 import networks
 import numpy
 import pytest
-from conftest import clip, model
+from conftest import OnGpu, clip, model
 from PIL import Image
 
 import gsttrt
@@ -205,6 +206,20 @@ def test_the_next_images_are_read_while_these_are_run(ahead):
         assert len(read) == 6 + number // 3 * 3, "a batch more than the one whose results come"
     results.close()
     assert len(detector([numpy.zeros((8, 8, 3), numpy.uint8)] * 2)) == 2
+
+
+@pytest.mark.parametrize("stream, is_here", [(None, False), (7, False), (2, True)])
+def test_the_default_stream_of_a_thread_is_given_in_that_thread(ahead, monkeypatch, stream, is_here):
+    detector, threads = ahead(batch_size=2), []
+    detect = detector._detect
+
+    def on_host(images):
+        threads.append(threading.current_thread())
+        return detect([each._replace(is_on_gpu=False) for each in images])
+
+    monkeypatch.setattr(detector, "_detect", on_host)
+    assert len(list(detector.batch(OnGpu((8, 8, 3), stream=stream) for _ in range(5)))) == 5
+    assert [thread is threading.current_thread() for thread in threads] == [is_here] * 3
 
 
 def test_one_by_one_an_image_may_lie_where_the_former_one_was(ahead):

@@ -12,7 +12,7 @@ import threading
 
 import numpy
 import pytest
-from conftest import model
+from conftest import OnGpu, model
 from PIL import Image
 
 import gsttrt
@@ -359,15 +359,6 @@ def test_a_closed_detector_is_an_error_and_its_results_stay(image):
         with pytest.raises(gsttrt.InputError, match="^This model is closed already. Load it again.$"):
             use()
     assert len(result.names) == len(result) > 0
-
-
-class OnGpu:
-    """An array that says it is in GPU memory."""
-
-    def __init__(self, shape, strides=None, typestr="|u1", stream=None):
-        self.memory = numpy.zeros(shape, numpy.uint8)
-        interface = {"shape": shape, "strides": strides, "typestr": typestr, "version": 3, "stream": stream}
-        self.__cuda_array_interface__ = {**interface, "data": (self.memory.ctypes.data, False)}
 
 
 def test_arrays_on_the_gpu_need_a_model_there(detector):
