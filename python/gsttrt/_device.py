@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from .errors import InputError
 
@@ -17,6 +17,20 @@ LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2
 # DLPack's codes of types.
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+
+Given = TypeVar("Given")
+
+
+def by_protocol(given: Any, ask: Callable[[], Given]) -> Given:
+    """What an array of another package, or NumPy, says of it by DLPack; each has other exceptions where that cannot be."""
+    try:
+        return ask()
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"The array, of type {type(given).__name__}, cannot be read by DLPack: {error}. Give one of uint8 without gradients, in the "
+            "host's memory or on the GPU that the model runs on."
+        ) from error
 
 
 class Array(NamedTuple):
@@ -53,7 +67,7 @@ capsule_pointer.restype, capsule_pointer.argtypes = c_void_p, [ctypes.py_object,
 def view(given: Any) -> Array | None:
     """The array in place; None if it is none on a GPU."""
     if hasattr(given, "__dlpack_device__"):
-        kind, _ = given.__dlpack_device__()
+        kind, _ = by_protocol(given, given.__dlpack_device__)
         return by_dlpack(given) if int(kind) in CUDA_DEVICES else None
     interface = getattr(given, "__cuda_array_interface__", None)
     return by_interface(given, interface) if interface else None
@@ -69,7 +83,7 @@ def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
 def by_dlpack(given: Any) -> Array:
     # What writes the array has its place in the stream before what this stream gets from now on. The capsule is not consumed: it
     # frees the tensor when the array is dropped.
-    capsule = given.__dlpack__(stream=LEGACY_STREAM)
+    capsule = by_protocol(given, lambda: given.__dlpack__(stream=LEGACY_STREAM))
     tensor = Tensor.from_address(capsule_pointer(capsule, b"dltensor"))
     if tensor.lanes != 1:
         raise InputError(f"The array has vectors of {tensor.lanes} values. Give an array of uint8.")

@@ -120,9 +120,9 @@ def read_one(given: Any, color: str) -> Image:
     if on_gpu := _device.view(given):
         return of_gpu(on_gpu, color)
     if hasattr(given, "__dlpack__"):
-        return of_array(numpy.from_dlpack(given), color)
+        return of_array(_device.by_protocol(given, lambda: numpy.from_dlpack(given)), color)
     if hasattr(given, "convert"):  # Pillow's
-        return of_array(rgb(given, getattr(given, "format", None)), "rgb")
+        return of_array(of_pillow(given), "rgb")
     many = " detector.batch() takes what gives one image after the other." if hasattr(given, "__next__") else ""
     raise InputError(
         f"An object of type {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a "
@@ -195,6 +195,16 @@ def rgb(image: Any, file: str | None) -> NDArray[numpy.uint8]:
     if mode in ("I", "F"):
         raise InputError(f"The image has numbers without a range (mode {mode} of Pillow). Give an array that is scaled to 0..255, of uint8.")
     return numpy.asarray(image.convert("RGB"))
+
+
+def of_pillow(image: Any) -> NDArray[numpy.uint8]:
+    """The pixels of an image of Pillow, which may read its file only now."""
+    try:
+        return rgb(image, getattr(image, "format", None))
+    except InputError:
+        raise
+    except (AttributeError, OSError, ValueError, SyntaxError) as error:
+        raise ReadError(f"Cannot read the image of Pillow: {error}. Check that its file is whole, and that it is not closed.") from error
 
 
 def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:

@@ -415,6 +415,36 @@ def test_tensors_are_read_by_dlpack(detector, image):
     assert same(detector(tensor), detector(image))
 
 
+@pytest.mark.parametrize("error", [BufferError, RuntimeError, TypeError, ValueError])
+@pytest.mark.parametrize("kind", [1, 2, None])
+def test_tensors_that_are_not_given_are_errors(detector, error, kind):
+    class Refused:
+        def __dlpack_device__(self):
+            if kind is None:
+                raise error("there is no such device")
+            return kind, 0
+
+        def __dlpack__(self, **_):
+            raise error("it has gradients")
+
+    with pytest.raises(gsttrt.InputError, match=r"type Refused, cannot be read by DLPack: (it has gradients|there is no such device)\. Give "):
+        detector(Refused())
+    with pytest.raises(gsttrt.InputError, match=r"^images\[1\]: The array, of type Refused"):
+        detector([numpy.zeros((8, 8, 3), numpy.uint8), Refused()])
+
+
+def test_an_image_of_pillow_that_cannot_be_read_is_an_error(detector, image, tmp_path):
+    Image.fromarray(image).save(tmp_path / "whole.png")
+    whole = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "part.png").write_bytes(whole[: len(whole) // 2])
+    with Image.open(tmp_path / "part.png") as part, pytest.raises(gsttrt.ReadError, match="Cannot read the image of Pillow: .*whole"):
+        detector(part)
+    with Image.open(tmp_path / "whole.png") as closed:
+        pass
+    with pytest.raises(gsttrt.ReadError, match="not closed"):
+        detector([closed])
+
+
 def test_packages_of_the_environment_are_found_without_its_activation():
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     script = "import gsttrt, os, sys; print(os.environ['VIRTUAL_ENV'] == sys.prefix)"
