@@ -348,8 +348,8 @@ impl Detector {
     /// `stream` stays until this returns. Nothing writes the frame until then, except the work that `stream` already has.
     ///
     /// # Errors
-    /// As [`Detector::detect`]; `WrongType` also if the planes are not memory of this GPU; `Library` if the model does
-    /// not run on a GPU.
+    /// As [`Detector::detect`]; `WrongType` also if the planes are not memory of this GPU, or of another context than the session's, as
+    /// [`Session::run_device`] says; `Library` if the model does not run on a GPU.
     pub unsafe fn detect_device(
         &mut self,
         frame: &DeviceFrame,

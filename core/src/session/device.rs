@@ -260,7 +260,7 @@ impl Session {
     }
 }
 
-fn of_another_context() -> Error {
+pub(super) fn of_another_context() -> Error {
     Error::new(ErrorKind::WrongType, "It was allocated in another CUDA context than the session's")
         .cause("GStreamer pipelines of this process have used the GPU before, and the session shares their context")
         .remedy("Open the session before the pipelines start, which then take the primary context too")

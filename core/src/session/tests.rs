@@ -9,7 +9,7 @@ use super::{Detector, DeviceFrame, Session, SessionOptions};
 
 use crate::backends::options::Options;
 use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
-use crate::cuda::driver::{Context, Stream};
+use crate::cuda::driver::{Context, Stream, find_contexts_by};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
@@ -291,6 +291,38 @@ fn detecting_in_lists_of_frames() {
     detect().unwrap();
     fakes.each_call_fails("three frames of the GPU", &mut detect);
     assert_eq!(found[..3], [0, 1, 2]);
+}
+
+/// Where GStreamer pipelines of the process have made the context, as `run_device` says.
+#[test]
+fn frames_of_another_context_are_refused() {
+    let Some(fakes) = Fakes::of(module_path!(), "frames_of_another_context_are_refused") else { return };
+    find_contexts_by(|device| {
+        let context = Context::primary(device).ok()?;
+        // SAFETY: it is a context on that device, which its owner keeps.
+        unsafe { Context::wrap(context.raw(), device, Box::new(context.clone())) }.ok()
+    });
+    let options =
+        PostprocessOptions { layout: Some(&crate::heads::semantic_logits::HEAD), ..PostprocessOptions::default() };
+    let mut detector = Detector::new(session(&fakes), options).unwrap();
+    assert!(!detector.session().cuda().unwrap().is_primary());
+    let bytes = vec![128u8; 64 * 48 * 3];
+    let planes = [DevicePlane { address: bytes.as_ptr().addr() as u64, stride: 64 * 3 }].into_iter().collect();
+    let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 48, planes };
+    let frames = vec![(frame.clone(), Colorimetry::default()); 2];
+    fakes.memory(bytes.as_ptr(), bytes.len(), 0, true);
+    // SAFETY: the planes stay, and are of such frames.
+    let (one, list) = unsafe {
+        let none = std::ptr::null_mut();
+        let one = detector.detect_device(&frame, Colorimetry::default(), none).unwrap_err();
+        (one, detector.detect_device_batch_instances(&frames, none, |_, _| ()).unwrap_err())
+    };
+    assert_eq!((one.kind(), list.kind()), (ErrorKind::WrongType, ErrorKind::WrongType));
+    assert!(one.message().contains("another CUDA context than the session's"), "{one}");
+    assert!(list.message().starts_with("frames[0]: Cannot use the frame: It was allocated in another"), "{list}");
+    fakes.memory(bytes.as_ptr(), bytes.len(), 0, false);
+    // SAFETY: as above.
+    unsafe { detector.detect_device(&frame, Colorimetry::default(), std::ptr::null_mut()) }.unwrap();
 }
 
 /// What fails within TensorRT, which does not say so. Without a look at the GPU, an engine would be built again, and a good one be

@@ -13,6 +13,7 @@ use crate::image::frame::{Colorimetry, Frame};
 use crate::image::geometry::Letterbox;
 use crate::image::preprocess::Preprocessor;
 use crate::memory::BatchPool;
+use crate::session::device::of_another_context;
 use crate::tensor::{Dims, Tensors};
 
 /// A frame of a list that cannot be used.
@@ -184,6 +185,10 @@ fn check(cuda: &Context, DeviceFrame { format, width, height, planes }: &DeviceF
     for (plane, (row, rows)) in planes.iter().zip(format.planes(*width, *height)) {
         let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
         cuda.check_memory(plane.address, bytes)?;
+        // To read it would end the use of the GPU in this process.
+        if !cuda.is_primary() && cuda.is_of_another(plane.address)? {
+            return Err(of_another_context().about("Cannot use the frame"));
+        }
     }
     check_planes(planes, *format, *width, *height)
 }
