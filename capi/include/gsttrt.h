@@ -11,7 +11,8 @@
  * Threads: any function may be called from any thread. A session runs one call at a time: a second thread waits for the
  * first. To run in parallel, open several sessions. A session that is closed while it runs is freed when the run is done.
  *
- * Processes: a process that is forked after a model was loaded can use no model, which is an error there. Results stay valid.
+ * Processes: a process that is forked while or after a model was loaded, or could not be, can use no model, which is an error there.
+ * Results stay valid.
  *
  * Handles (GstTrtSession, GstTrtResults, GstTrtTensorInfo) are opaque: they are not addresses, and no value is used twice.
  *

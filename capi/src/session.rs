@@ -172,7 +172,6 @@ pub unsafe extern "C" fn gst_trt_session_open(
             let (options, postprocess) = parse_options(texts)?;
             let file = postprocess.labels()?;
             let opened = Session::open(model, &options)?;
-            process::has_loaded();
             let labels = file.unwrap_or_else(|| opened.model().labels.clone());
             let opened = Open::new(opened, &labels, |session| Detector::unchecked(session, postprocess));
             give("session", session, SESSIONS.add(opened))

@@ -87,6 +87,12 @@ def of_clips(dims: list, axes: list) -> bytes:
     return model([tensor_of("clip", dims)], [], [means], [tensor_of("output0", [1, 2])], task="classify")
 
 
+def never_runs() -> bytes:
+    """A model that is loaded, and fails when it is run for the size of its output: 12288 numbers are no rows of 7."""
+    rows = [node("Reshape", "images dims", "output0")]
+    return model([tensor_of("images", [1, 3, 64, 64])], [weight("dims", [2], [-1, 7], I64)], rows, [tensor_of("output0", ["n", "m"])])
+
+
 def colours() -> bytes:
     """A vector of each image: the mean of its red, green and blue."""
     means = node("ReduceMean", "images", "vector", axes=[2, 3], keepdims=0)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import networks
 import numpy
 import pytest
 from conftest import OnGpu, model
@@ -214,10 +215,18 @@ import os, sys, numpy, gsttrt
 
 path, image = sys.argv[1], numpy.full((64, 64, 3), 128, numpy.uint8)
 detector = gsttrt.Detector(path, backend="rten") if sys.argv[2] == "before" else None
+if len(sys.argv) > 3:
+    try:
+        gsttrt.Detector(sys.argv[3], backend="rten")
+    except gsttrt.Error as error:
+        print("failed:", error)
 result = detector and detector(image)
 if os.fork() == 0:
     if detector is None:
-        print(gsttrt.Detector(path, backend="rten")(image))
+        try:
+            print(gsttrt.Detector(path, backend="rten")(image))
+        except gsttrt.LibraryError as error:
+            print("refused:", error)
     else:
         for use in (lambda: detector(image), lambda: gsttrt.Detector(path, backend="rten"), lambda: gsttrt.Session(path)):
             try:
@@ -232,9 +241,9 @@ print(status, gsttrt.Detector(path, backend="rten")(image) if detector is None e
 """
 
 
-def test_a_forked_process_is_refused_and_does_not_hang():
-    def run(when: str) -> list:
-        command = [sys.executable, "-c", FORKED, model("shapes"), when]
+def test_a_forked_process_is_refused_and_does_not_hang(tmp_path):
+    def run(*when: str) -> list:
+        command = [sys.executable, "-c", FORKED, model("shapes"), *when]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONUNBUFFERED": "1"})
         assert ran.stderr == "", ran.stderr
         return ran.stdout.splitlines()
@@ -243,6 +252,11 @@ def test_a_forked_process_is_refused_and_does_not_hang():
     assert len(refused) == 3 and all("was forked" in line and 'set_start_method("spawn")' in line for line in refused), refused
     assert (result, parent) == ("<Result 64x64: nothing> 0", "0 <Result 64x64: nothing>")
     assert run("after") == ["<Result 64x64: nothing>", "0 <Result 64x64: nothing>"]
+    # A model that cannot be loaded leaves threads all the same, unless it was not even begun.
+    (tmp_path / "never.onnx").write_bytes(networks.never_runs())
+    failed, refused, parent = run("after", str(tmp_path / "never.onnx"))
+    assert failed.startswith("failed: ") and "was forked" in refused and parent == "0 <Result 64x64: nothing>"
+    assert run("after", str(tmp_path / "none.onnx"))[1:] == ["<Result 64x64: nothing>", "0 <Result 64x64: nothing>"]
 
 
 def test_models_and_trackers_cannot_be_copied(detector, capfd):

@@ -42,7 +42,7 @@ use crate::options::{Choice, OptionKind, OptionSpec, OptionValue, SettingField};
 use crate::redact::redacted;
 use crate::tensor::{Dims, TensorDesc, Tensors};
 use options::{BackendOption, Options};
-pub use request::{LoadRequest, Placement};
+pub use request::{LoadRequest, Placement, loading_process};
 pub use tensors::{TensorModel, TensorNet, floats};
 
 /// All backends, the ones that are preferred first.

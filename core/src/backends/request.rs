@@ -3,6 +3,8 @@
 
 use std::iter;
 use std::path::Path;
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::onnxruntime::PROVIDERS;
@@ -20,6 +22,15 @@ use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
 use crate::model::{InputValues, ModelFile, ModelInfo};
 use crate::tensor::Dims;
+
+/// The id of the process that began to load a model first; 0 if none has.
+static LOADING_PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// The id of the process that began to load a model first, if one has, whatever became of that: threads of the backends are there from
+/// then on, and a process that is forked from it has none of them, but waits for them.
+pub fn loading_process() -> Option<u32> {
+    Some(LOADING_PROCESS.load(Ordering::Relaxed)).filter(|&id| id != 0)
+}
 
 /// A model that is known, and where it will run.
 #[derive(Clone)]
@@ -416,6 +427,8 @@ impl LoadRequest {
     ///
     /// Where the backend fails and the user has not named it, the next one takes its place, with a warning.
     pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        // Else there was one before.
+        let _ = LOADING_PROCESS.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
         let loaded = match self.instead.get() {
             Some(&backend) => self.load_by(backend, loading),
             None => self.opened.load(self, loading).or_else(|error| self.load_by_next(error, loading)),
