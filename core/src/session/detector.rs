@@ -4,6 +4,8 @@
 mod clips;
 mod lists;
 mod results;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -508,7 +510,11 @@ impl Detector {
 
     /// Runs the model on pictures of the current size.
     fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        self.running().infer(pictures)
+        let outputs = self.running().infer(pictures);
+        // It is the same model to who asks for warnings.
+        let of_fitted = self.fitted.iter_mut().flat_map(|fitted| fitted.warnings.drain(..));
+        tell(&mut self.session.warnings, of_fitted);
+        outputs
     }
 
     /// The objects of a picture.

@@ -208,13 +208,17 @@ impl Session {
     /// * `Library`: a library or driver is missing.
     /// * `Settings`: the options do not match the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
+        Session::with_warnings(|loading| Session::open_with(path, options, loading))
+    }
+
+    /// Keeps the warnings of loading it.
+    fn with_warnings(load: impl FnOnce(&LoadContext) -> Result<Self>) -> Result<Self> {
         let warnings = Mutex::default();
         let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
             LoadEvent::Progress(..) | LoadEvent::Verified(_) => {}
         };
-        let loading = LoadContext { report: &report, ..LoadContext::silent() };
-        let mut session = Session::open_with(path, options, &loading)?;
+        let mut session = load(&LoadContext { report: &report, ..LoadContext::silent() })?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
     }
@@ -310,9 +314,11 @@ impl Session {
         Ok(session)
     }
 
-    /// The same model for another input size, without reports.
+    /// The same model for another input size.
     fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
-        Session::load(self.request.for_tensor(spec), self.wishes, self.upload, &LoadContext::silent())
+        Session::with_warnings(|loading| {
+            Session::load(self.request.for_tensor(spec), self.wishes, self.upload, loading)
+        })
     }
 
     /// Pictures are prepared as models of that layout want them, but for what the options say; without one as the file says.
