@@ -109,8 +109,9 @@ const char *gst_trt_session_backend (GstTrtSession *session);
 /* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
-/* Options without effect: where the model runs, and after the first detection on what the model gives. index counts from 0, and NULL is
- * behind the last one. Valid until the session is closed. */
+/* Options without effect: where the model runs, and after the first detection on what the model gives; and after any detection what is
+ * wrong with the numbers that the model gave, each once. index counts from 0, and NULL is behind the last one. It does not wait for a run of
+ * another thread. Valid until the session is closed. */
 const char *gst_trt_session_warning (GstTrtSession *session, size_t index);
 
 /* The same of what is guessed of the model because its file does not say it, such as its layout, after the first detection. */

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gsttrt_core::error::{Error, Result};
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
@@ -37,17 +37,24 @@ pub(crate) struct Open {
     detector: Mutex<Detector>,
 }
 
-/// Texts that were asked for; more may come, and each stays where it is.
+/// Texts that were told; more may come, and each stays where it is.
 #[derive(Default)]
 struct Told(Mutex<Vec<CString>>);
 
 impl Told {
-    /// The text with that number of all that there are now.
-    fn get(&self, all: &[Error], index: usize) -> Option<*const c_char> {
-        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.len();
-        texts.extend(all[known..].iter().map(|each| c_string(&each.message())));
-        texts.get(index).map(|text| text.as_ptr())
+    fn texts(&self) -> MutexGuard<'_, Vec<CString>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what is new of all that there are now.
+    fn add(&self, all: &[Error]) {
+        let mut texts = self.texts();
+        let new = all.get(texts.len()..).unwrap_or_default();
+        texts.extend(new.iter().map(|each| c_string(&each.message())));
+    }
+
+    fn get(&self, index: usize) -> Option<*const c_char> {
+        self.texts().get(index).map(|text| text.as_ptr())
     }
 }
 
@@ -73,6 +80,23 @@ impl Open {
     pub fn detector(&self) -> Result<MutexGuard<'_, Detector>> {
         process::check()?;
         Ok(self.detector.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps what a run has told.
+    fn keep_told(&self, session: &Session) {
+        self.warnings.add(session.warnings());
+        self.notes.add(session.notes());
+    }
+
+    /// The same of all runs that have ended. Does not wait for one that goes on.
+    fn ask_told(&self) -> Result<()> {
+        process::check()?;
+        match self.detector.try_lock() {
+            Ok(detector) => self.keep_told(detector.session()),
+            Err(TryLockError::Poisoned(detector)) => self.keep_told(detector.into_inner().session()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        Ok(())
     }
 
     fn output_count(&self) -> usize {
@@ -108,7 +132,9 @@ pub(crate) unsafe fn detect(
         let mut detector = open.detector()?;
         detector.session().model().check_task()?;
         let mut found: Vec<Option<Results>> = std::iter::repeat_with(|| None).take(count).collect();
-        detect(&mut detector, &mut |index, detections| found[index] = Some(Results::new(detections)))?;
+        let outcome = detect(&mut detector, &mut |index, detections| found[index] = Some(Results::new(detections)));
+        open.keep_told(detector.session()); // who asks next does not wait for the next run
+        outcome?;
         for (to, found) in results.iter_mut().zip(found.into_iter().flatten()) {
             *to = RESULTS.add(found);
         }
@@ -208,7 +234,8 @@ pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const 
 pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let warning = || {
         let open = SESSIONS.find(session)?;
-        Ok(open.warnings.get(open.detector()?.session().warnings(), index))
+        open.ask_told()?;
+        Ok(open.warnings.get(index))
     };
     contained(warning).ok().flatten().unwrap_or(ptr::null())
 }
@@ -218,7 +245,8 @@ pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: us
 pub extern "C" fn gst_trt_session_note(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let note = || {
         let open = SESSIONS.find(session)?;
-        Ok(open.notes.get(open.detector()?.session().notes(), index))
+        open.ask_told()?;
+        Ok(open.notes.get(index))
     };
     contained(note).ok().flatten().unwrap_or(ptr::null())
 }

@@ -243,9 +243,9 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p) -> list[str]:
-    """What is to be told of a model that runs all the same."""
-    found = (of(session, index) for index in itertools.count())
+def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p, first: int = 0) -> list[str]:
+    """What is to be told of a model that runs all the same, without the first ones."""
+    found = (of(session, index) for index in itertools.count(first))
     return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found) if text]
 
 

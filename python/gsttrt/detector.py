@@ -78,11 +78,6 @@ def frames_and_sides(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return 1, height, width
 
 
-def made(found: list[Handle], images: list[_images.Image]) -> list[Result]:
-    """The results that the library has found in images."""
-    return [Result(handle, image) for handle, image in zip(found, images)]
-
-
 class Detector:
     """A model with its preprocessing and postprocessing.
 
@@ -146,10 +141,10 @@ class Detector:
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
         self._input_sizes: dict[tuple[int, int], tuple[int, int]] = {}
+        # Warnings that were told.
+        self._warned = 0
         step = next((value for name, value in given.items() if name.replace("-", "_") == "frame_step" and value is not None), 1)
         self._try(int(cast(Any, step)))
-        for text in told(library.session_warning, session):
-            warn(text)
         self._notes = told(library.session_note, session)
         for text in self._notes:
             LOG.info(text)
@@ -167,6 +162,12 @@ class Detector:
         except Error:
             self.close()
             raise
+
+    def _warn(self) -> None:
+        """Warns of what is new, such as numbers that are not finite. It may have been closed meanwhile."""
+        for text in told(library.session_warning, self._session._value, self._warned):
+            self._warned += 1
+            warn(text)
 
     def _begin_clip(self) -> None:
         """The frames of another video follow."""
@@ -271,7 +272,7 @@ class Detector:
                 if images[0].stream == _device.PER_THREAD_STREAM:
                     return run_later(self._run)(images)
                 found = thread.submit(self._detect, images)
-                return lambda: made(found.result(), images)
+                return lambda: self._made(found.result(), images)
 
             yield from in_batches(images, size, self._kind, start, goes_ahead=True)
 
@@ -305,10 +306,15 @@ class Detector:
         else:
             status = library.session_detect(*arguments, ctypes.byref(found))
         library.check(status)
-        return Result(Handle(found, library.results_free), image)
+        return self._made([Handle(found, library.results_free)], [image])[0]
 
     def _run(self, images: list[_images.Image]) -> list[Result]:
-        return made(self._detect(images), images)
+        return self._made(self._detect(images), images)
+
+    def _made(self, found: list[Handle], images: list[_images.Image]) -> list[Result]:
+        """The results that the library has found in images."""
+        self._warn()
+        return [Result(handle, image) for handle, image in zip(found, images)]
 
     def _detect(self, images: list[_images.Image]) -> list[Handle]:
         """What is in images that are all on the host, or on one stream of the GPU."""

@@ -93,6 +93,30 @@ def never_runs() -> bytes:
     return model([tensor_of("images", [1, 3, 64, 64])], [weight("dims", [2], [-1, 7], I64)], rows, [tensor_of("output0", ["n", "m"])])
 
 
+def overflows() -> bytes:
+    """A box in each image, whose score is no number where the image is bright."""
+    return model(
+        [tensor_of("images", [1, 3, 64, 64])],
+        [
+            weight("half", [1], [0.5]),
+            weight("place", [1, 1, 6], [16, 16, 48, 48, 0, 0]),
+            weight("score", [1, 1, 6], [0, 0, 0, 0, 1, 0]),
+            weight("rows", [3], [-1, 1, 1], I64),
+        ],
+        [
+            node("ReduceMean", "images", "mean", axes=[1, 2, 3], keepdims=0),
+            node("Sub", "half mean", "left"),
+            node("Sqrt", "left", "root"),
+            node("Reshape", "root rows", "column"),
+            node("Mul", "column score", "scored"),
+            node("Add", "scored place", "output0"),
+        ],
+        [tensor_of("output0", [1, 1, 6])],
+        names="{0: 'a'}",
+        end2end="True",
+    )
+
+
 def colours() -> bytes:
     """A vector of each image: the mean of its red, green and blue."""
     means = node("ReduceMean", "images", "vector", axes=[2, 3], keepdims=0)

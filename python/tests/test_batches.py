@@ -386,6 +386,24 @@ def test_options_without_effect_are_warnings(tmp_path):
         gsttrt.Session(model("shapes-cls"), backend="rten", frames=2)  # it has an effect: on the tensor
 
 
+@pytest.mark.parametrize("backend", ["rten", "tensorrt"])
+def test_what_is_wrong_with_the_numbers_of_a_later_image_is_told_once(tmp_path, monkeypatch, backend):
+    (tmp_path / "overflows.onnx").write_bytes(networks.overflows())
+    detector = gsttrt.Detector(tmp_path / "overflows.onnx", backend="rten")
+    monkeypatch.setattr(detector, "_backend", backend)
+    dark, bright = images((64, 64, 10), (64, 64, 250))
+    assert [len(result) for result in (detector(dark), *detector([dark] * 3))] == [1] * 4
+    with pytest.warns(UserWarning, match="overflows.onnx gives numbers that are not finite.*Set precision=fp32, or") as told:
+        assert [len(result) for result in detector([dark, bright, dark])] == [1, 0, 1]
+    assert len(told) == 1 and told[0].filename == __file__
+    assert len(detector(bright)) == 0
+    with gsttrt.Detector(tmp_path / "overflows.onnx", backend="rten") as other, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="not finite"):
+            other(bright)
+        assert len(other(dark)) == 1
+
+
 def test_what_is_guessed_of_a_model_is_told(tmp_path, caplog):
     (tmp_path / "unknown.onnx").write_bytes(networks.unknown())
     with caplog.at_level("INFO", "gsttrt"):

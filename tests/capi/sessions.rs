@@ -281,6 +281,36 @@ fn warnings_are_told() {
     assert!(code == 1 && error.contains("cuda-graph=on needs TensorRT"), "{error}");
 }
 
+/// As after an overflow.
+#[test]
+fn what_is_wrong_with_the_numbers_of_a_later_frame_is_told() {
+    let warning = |session, index| text(gst_trt_session_warning(session, index)).map(str::to_string);
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let root = Graph::new().input("images", F32, &["1", "3", "64", "64"]);
+    let root = root.weight("half", F32, &[1], floats(&[0.5]));
+    let root = root.weight("box", F32, &[1, 1, 6], floats(&[0.0, 0.0, 32.0, 32.0, 0.0, 1.0]));
+    let root = root.weight("score", F32, &[1, 1, 6], floats(&[0.0, 0.0, 0.0, 0.0, 1.0, 0.0]));
+    let root = root.node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)]);
+    let root = root.node("Sub", &["half", "mean"], &["left"], vec![]).node("Sqrt", &["left"], &["root"], vec![]);
+    let root = root.node("Mul", &["root", "score"], &["scored"], vec![]);
+    let root = root.node("Add", &["scored", "box"], &["output0"], vec![]).output("output0", F32, &["1", "1", "6"]);
+    let root = root.metadata("names", "{0: 'cat', 1: 'dog'}").metadata("end2end", "True");
+    let session = open(&root.save(&scratch("capi-root").join("root.onnx")), &["backend=rten"]).unwrap();
+    let found = |level: u8| {
+        let pixels = vec![level; SIDE * SIDE * 3];
+        let results = detect(session, &frame(&pixels)).unwrap();
+        let count = gst_trt_results_count(results);
+        gst_trt_results_free(results);
+        (count, warning(session, 0))
+    };
+    assert_eq!(found(10), (1, None));
+    let (count, said) = found(250);
+    let said = said.unwrap();
+    assert!(count == 0 && said.contains("gives numbers that are not finite"), "{said}");
+    assert_eq!((found(250), warning(session, 1)), ((0, Some(said)), None), "each is told once");
+    gst_trt_session_close(session);
+}
+
 #[test]
 fn what_is_guessed_is_noted() {
     let note = |session, index| text(gst_trt_session_note(session, index)).map(str::to_string);
