@@ -185,7 +185,9 @@ def repeated(seen: list[FrameColumns], name: str, counts: list[int]) -> list[Any
 
 
 def objects(seen: list[FrameColumns]) -> dict[str, pyarrow.Array]:
-    """The columns of all objects, one below the other. All frames of a video have the same ones."""
+    """The columns of all objects, one below the other. All frames of a video that have objects have the same ones; of a model that sees
+    clips, frames with which none ends have others."""
+    seen = [each for each in seen if each.found] or seen[:1]
     columns = {}
     for name in seen[0].columns:
         kind = OBJECT[name]

@@ -78,6 +78,18 @@ def test_vectors_of_frames_are_rows_without_a_box(tmp_path):
     assert rows_of("tracks", found) == []
 
 
+def test_frames_with_which_no_clip_ends_have_no_rows(tmp_path):
+    (tmp_path / "clip.onnx").write_bytes(networks.of_clips([1, 3, 2, 8, 16], [1, 3, 4]))
+    options = {"class_scores": "probabilities", "score_threshold": 0, "interval": 2}
+    detector = gsttrt.Detector(tmp_path / "clip.onnx", backend="rten", **options)
+    pictures = [numpy.full((8, 16, 3), level, numpy.uint8) for level in (10, 20, 30, 40, 50)]
+    found = [(picture, detector(picture)) for picture in pictures]
+    rows = rows_of("objects", found)
+    assert [row["frame"] for row in rows] == [1, 1, 3, 3] and {row["class_id"] for row in rows} == {0, 1}
+    assert [(frame["count"], len(frame["objects"])) for frame in rows_of("frames", found)] == [(0, 0), (2, 2), (0, 0), (2, 2), (0, 0)]
+    assert rows_of("frames", found[:1])[0]["objects"] == rows_of("objects", found[:1]) == rows_of("tracks", found) == []
+
+
 def test_tables_of_many_frames_are_small_and_complete(monkeypatch):
     monkeypatch.setattr(_rows, "TOGETHER", 2)
     found = results("sample", "shapes", 5, threads=1)
