@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 import numpy
 import pyarrow
 
-from ._library import VECTOR
+from ._library import MAP, VECTOR
+from .errors import SettingsError
 
 if TYPE_CHECKING:
     from .result import Result
@@ -72,6 +73,7 @@ SCHEMAS = {
     "frames": pyarrow.schema({**FRAME, "count": COUNT, "objects": pyarrow.list_(pyarrow.struct(OBJECT)), **ERROR}),
     "tracks": pyarrow.schema({**TRACK, **ERROR}),
 }
+NO_COLUMN = "This model gives a map for each frame, for which rows have no column. Use gsttrt.detect(…)."
 # Frames that are kept as arrays of their own before they become a table.
 TOGETHER = 512
 
@@ -79,6 +81,8 @@ TOGETHER = 512
 def columns_of(result: Result) -> dict[str, Any]:
     """The objects of a frame, column by column; of a classifier its classes, of a reader its text, and of a model of vectors its vector, which
     have no box. None where there is nothing."""
+    if result._kinds == MAP:
+        raise SettingsError(NO_COLUMN)
     if result.probs is not None:
         return {"label": result.probs.names, "class_id": result.probs.class_id, "confidence": result.probs.confidence}
     if result.text is not None:

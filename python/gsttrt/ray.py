@@ -304,7 +304,7 @@ def try_worker(work: Work, has_videos: bool, resources: dict[str, float]) -> Non
             f"No worker of Ray can load the model {work.model}: {error}. Each machine needs the package gsttrt, and the model by that path."
         ) from error
     if is_map:
-        raise SettingsError("This model gives a map for each frame, for which rows have no column. Use gsttrt.detect(…).")
+        raise SettingsError(_rows.NO_COLUMN)
 
 
 def load(work: Work, has_videos: bool) -> bool:

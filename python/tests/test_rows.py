@@ -90,6 +90,12 @@ def test_frames_with_which_no_clip_ends_have_no_rows(tmp_path):
     assert rows_of("frames", found[:1])[0]["objects"] == rows_of("objects", found[:1]) == rows_of("tracks", found) == []
 
 
+def test_a_map_has_no_column():
+    # That of a model of clips comes after some frames only.
+    with pytest.raises(gsttrt.SettingsError, match="map for each frame"):
+        rows_of("objects", results("shapes", "rooms-depth", 1, threads=1))
+
+
 def test_tables_of_many_frames_are_small_and_complete(monkeypatch):
     monkeypatch.setattr(_rows, "TOGETHER", 2)
     found = results("sample", "shapes", 5, threads=1)
