@@ -24,6 +24,8 @@ def lines(source: str, model: str, options: list[str]) -> None:
         name, equals, value = option.partition("=")
         if not equals:
             raise Error(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
+        if name in ("source", "model"):
+            raise Error(f"There is no option {name}: it stands before the options. Leave it out.")
         settings[name] = value
     for index, (_, result) in enumerate(detect(source, model, **settings)):
         print(result.to_json(index), flush=True)

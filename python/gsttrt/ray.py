@@ -415,7 +415,10 @@ def write(given: argparse.Namespace) -> int:
         name, equals, value = option.partition("=")
         if not equals:
             raise SettingsError(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
-        options[name.replace("-", "_")] = value
+        name = name.replace("-", "_")
+        if name in ("sources", "model", *(detect.__kwdefaults__ or ())):
+            raise SettingsError(f"{name} is no option of the model. The command has one for it: python -m gsttrt.ray --help")
+        options[name] = value
     sources = list(listed(given.sources))
     if not sources:
         raise InputError("The list of sources is empty.")

@@ -483,5 +483,8 @@ def test_the_command_writes_parquet(cluster, archive, wanted, tmp_path, capfd):
     (tmp_path / "list.txt").write_text(f"{archive}/yard")
     assert gsttrt.ray.main(empty) == 0 and f"0 rows are in {tmp_path}/empty" in capfd.readouterr().out
     assert pyarrow.parquet.read_table(tmp_path / "empty").schema.names == gsttrt.ray.schema().names
+    for taken in ("sources", "model", "num-cpus", "timeout"):
+        assert gsttrt.ray.main([*command[:5], str(tmp_path / "other"), "--options", f"{taken}=5"]) == 1
+        assert "is no option of the model" in capfd.readouterr().err
     assert gsttrt.ray.main([*command[:5], str(tmp_path / "other"), "--options", "threads"]) == 1
     assert "Write name=value" in capfd.readouterr().err

@@ -301,6 +301,9 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     assert json.loads(capsys.readouterr().out)["classes"][0].keys() == {"label", "class-id", "confidence"}
     assert program.main(["detect", "none.mp4", model("shapes")]) == 1
     assert capsys.readouterr().err == "Error: There is no file none.mp4. Check the path.\n"
+    for taken in ("source", "model"):
+        assert program.main(["detect", str(tmp_path), model("shapes"), f"{taken}=a"]) == 1
+        assert capsys.readouterr().err.startswith(f"Error: There is no option {taken}: ")
     assert program.main(["detect", str(tmp_path), model("shapes"), "threads"]) == 1
     assert "Write name=value" in capsys.readouterr().err
     assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
