@@ -53,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Error as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

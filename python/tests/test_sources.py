@@ -309,6 +309,14 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
 
 
+def test_the_program_ends_with_the_status_of_an_interrupt(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "detect", interrupted)
+    assert program.main(["detect", "a.mp4", "a.onnx"]) == 130 and capsys.readouterr() == ("", "")
+
+
 def test_the_program_tells_warnings_in_a_line(tmp_path, image):
     Image.fromarray(image).save(tmp_path / "a.png")
     ran = run("detect", str(tmp_path / "a.png"), model("shapes-cls"), "backend=rten", "precision=fp16")
