@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shlex
 import sys
@@ -27,6 +28,9 @@ def lines(source: str, model: str, options: list[str]) -> None:
         if name in ("source", "model"):
             raise Error(f"There is no option {name}: it stands before the options. Leave it out.")
         settings[name] = value
+    # JSON is UTF-8, whatever the locale.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     for index, (_, result) in enumerate(detect(source, model, **settings)):
         print(result.to_json(index), flush=True)
 

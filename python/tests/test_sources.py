@@ -309,6 +309,16 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
 
 
+def test_the_json_of_the_program_is_utf_8_in_any_locale(tmp_path, image):
+    Image.fromarray(image[..., ::-1]).save(tmp_path / "a.png")
+    (tmp_path / "labels.txt").write_text("円盤\nKästchen\n", encoding="utf-8")
+    command = [sys.executable, "-m", "gsttrt", "detect", str(tmp_path / "a.png"), model("shapes"), f"label-file={tmp_path}/labels.txt"]
+    for encoding in ("latin-1", "ascii"):
+        ran = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert ran.returncode == 0, ran.stderr
+        assert {each["label"] for each in json.loads(ran.stdout.decode("utf-8"))["detections"]} == {"円盤", "Kästchen"}
+
+
 def test_the_program_ends_with_the_status_of_an_interrupt(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
