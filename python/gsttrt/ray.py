@@ -135,6 +135,7 @@ def detect(
     What is wrong with model and options is raised here, and where no video can be read: a worker tries both first.
     """
     work = work_of(model, rows, tracker, timeout, dict(options))
+    check_workers(num_gpus, num_cpus, concurrency)
     items = list(expanded(sources))
     if not items:
         return ray.data.from_arrow(schema(rows).empty_table())
@@ -267,6 +268,15 @@ def as_text(text: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------- resources
+
+
+def check_workers(num_gpus: float | None, num_cpus: float | None, concurrency: int | tuple[int, int] | None) -> None:
+    for name, part in (("num_gpus", num_gpus), ("num_cpus", num_cpus)):
+        if part is not None and not part >= 0:
+            raise SettingsError(f"{name} is {part!r}. Give what each worker takes, such as 0.25; or leave it out.")
+    least, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
+    if least is not None and most is not None and not 1 <= least <= most:
+        raise SettingsError(f"The number of workers is {concurrency!r}. Give it as 4, or as the least and the most; or leave it out.")
 
 
 def placed(

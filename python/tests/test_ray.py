@@ -322,6 +322,10 @@ def test_arguments_are_checked(tmp_path):
     for error, message, options in (
         (gsttrt.SettingsError, "rows is 'boxes'", {"rows": "boxes"}),
         (gsttrt.SettingsError, "timeout is 0", {"timeout": 0}),
+        (gsttrt.SettingsError, "num_cpus is -1", {"num_cpus": -1}),
+        (gsttrt.SettingsError, "num_gpus is nan", {"num_gpus": float("nan")}),
+        (gsttrt.SettingsError, "number of workers is 0", {"concurrency": 0}),
+        (gsttrt.SettingsError, r"number of workers is \(3, 2\)", {"concurrency": (3, 2)}),
         (gsttrt.SettingsError, r"tracker=lambda: gsttrt.Tracker\('iou', lost_after=5\)", {"tracker": "iou", "lost_after": 5}),
         (gsttrt.InputError, "objects of one video", {"tracker": gsttrt.Tracker("iou")}),
     ):
