@@ -167,6 +167,16 @@ def of_array(array: NDArray[Any], color: str) -> Image:
     return Image(name, width, height, array.ctypes.data, stride, row, array)
 
 
+def on_host(given: Any) -> NDArray[Any]:
+    """An array of NumPy; tensors on a GPU and those with gradients do not become one by themselves."""
+    try:
+        return numpy.asarray(given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"An object of type {type(given).__name__} is no array in the host's memory: {error}. Give one of NumPy."
+        ) from error
+
+
 def of_gpu(array: _device.Array, color: str) -> Image:
     """An image in GPU memory, read in place."""
     name = format_of(array.shape, array.dtype, color)

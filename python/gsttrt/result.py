@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy
 
-from ._images import Image, of_array
+from ._images import Image, of_array, on_host
 from ._library import FRAME_CLASSES, KEYPOINTS, MAP, MASKS, ROTATED_BOXES, TEXT, VECTOR, Handle, library
 from .errors import Error, InputError, LibraryError, ReadError
 
@@ -328,7 +328,7 @@ class Result:
         handle = self._handle or self._original
         if handle is None:
             raise InputError("A result that was copied or pickled cannot be drawn. Draw the original.")
-        canvas = in_bgr(self._image) if image is None else numpy.array(image, order="C")
+        canvas = in_bgr(self._image) if image is None else numpy.array(on_host(image), order="C")
         if canvas is None:
             raise InputError("The image was on the GPU. Give it as an array in the host's memory: plot(image).")
         if canvas.shape != (self.height, self.width, 3) or canvas.dtype != numpy.uint8:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy
 
+from ._images import on_host
 from ._library import Option, library, told, warn
 from ._options import OF_DETECTOR
 from .detector import dimensions, open_session
@@ -77,7 +78,7 @@ class Session:
 
         The first dimension may also be the number of several images: they are run batch_size at once, and it is that of the outputs then.
         """
-        given = numpy.asarray(array)
+        given = on_host(array)
         wanted = self.input
         if given.shape[1:] != wanted.shape[1:] or not given.shape or not given.shape[0] or str(given.dtype) != wanted.dtype:
             raise InputError(

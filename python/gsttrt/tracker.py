@@ -36,7 +36,7 @@ def rows_of(vectors: Vectors, count: int) -> Floats:
     """A row of numbers for each of so many objects, of zeros for None."""
     try:
         given = [None if row is None else numpy.asarray(row, numpy.float32) for row in vectors]
-    except (TypeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"vectors are no rows of numbers: {error}. Give one row for each object.") from error
     shapes = {row.shape for row in given if row is not None}
     if len(given) != count or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):

@@ -447,6 +447,21 @@ def test_tensors_that_are_not_given_are_errors(detector, error, kind):
         detector([numpy.zeros((8, 8, 3), numpy.uint8), Refused()])
 
 
+@pytest.mark.parametrize("error", [RuntimeError, TypeError, ValueError])
+def test_what_does_not_become_an_array_is_an_error(detector, image, error):
+    class OnDevice:
+        def __array__(self, *_, **__):
+            raise error("copy it to the host first")
+
+    with gsttrt.Session(model("shapes"), backend="rten") as session, pytest.raises(gsttrt.InputError, match="type OnDevice .*host first"):
+        session(OnDevice())
+    result = detector(image)
+    with pytest.raises(gsttrt.InputError, match="type OnDevice .*host first"):
+        result.plot(OnDevice())
+    with pytest.raises(gsttrt.InputError, match="vectors are no rows of numbers: copy it to the host first"):
+        gsttrt.Tracker("botsort").update(result, vectors=[OnDevice() for _ in range(len(result))])
+
+
 def test_an_image_of_pillow_that_cannot_be_read_is_an_error(detector, image, tmp_path):
     Image.fromarray(image).save(tmp_path / "whole.png")
     whole = (tmp_path / "whole.png").read_bytes()
