@@ -18,7 +18,7 @@ from . import _images, _whole
 from ._options import OF_TRACKER
 from ._redact import redacted
 from .detector import Detector
-from .errors import InputError, LibraryError, NotFoundError, ReadError, SettingsError
+from .errors import Error, InputError, LibraryError, NotFoundError, ReadError, SettingsError
 from .result import Result
 from .tracker import Tracker
 
@@ -123,6 +123,15 @@ def open_source(
         raise InputError("The source is empty. Give a path or an address.")
     if "://" in text:
         return to_the_end(text, play(text, NEWEST if is_live(text) else AHEAD, timeout))
+    try:
+        return of_files(text, timeout)
+    except Error:
+        raise
+    except OSError as error:
+        raise ReadError(f"Cannot read {text}: {error.strerror}. Check the path, and who may read it.") from error
+
+
+def of_files(text: str, timeout: float | None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     path = Path(text)
     if path.is_dir():
         return read_images(images_in(path))

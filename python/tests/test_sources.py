@@ -329,6 +329,19 @@ def test_the_program_ends_with_the_status_of_an_interrupt(monkeypatch, capsys):
     assert (said.out, said.err) == ("", "")
 
 
+def test_files_that_cannot_be_looked_at_are_errors(detector, tmp_path, monkeypatch):
+    # Later versions of Python say that it is not there.
+    with pytest.raises((gsttrt.ReadError, gsttrt.NotFoundError), match=r"a+\.png.*Check the path"):
+        gsttrt.detect("a" * 300 + ".png", detector)
+
+    def refuse(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pathlib.Path, "iterdir", refuse)
+    with pytest.raises(gsttrt.ReadError, match=f"^Cannot read {re.escape(str(tmp_path))}: Permission denied"):
+        gsttrt.detect(tmp_path, detector)
+
+
 def test_the_program_tells_warnings_in_a_line(tmp_path, image):
     Image.fromarray(image).save(tmp_path / "a.png")
     ran = run("detect", str(tmp_path / "a.png"), model("shapes-cls"), "backend=rten", "precision=fp16")
