@@ -97,7 +97,7 @@ const char *gst_trt_last_error (void);
  * defaults are those of the properties of trtinfer and trtnms, except that by default cuda-device-id is 0, and batch-size what the
  * model fixes, else 1; and of trtpreprocess chroma-sampling, frames, frame-step, mean, pad-value, resize, scale, shortest-edge, std,
  * tensor-colors and upload. With a model that sees clips, the frames of one stream come in their order, and have results where a clip
- * ends that interval lets through: gst_trt_session_begin_clip(). */
+ * ends that interval lets through; see gst_trt_session_begin_clip(). */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */

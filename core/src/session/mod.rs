@@ -338,7 +338,7 @@ impl Session {
         self.request.model()
     }
 
-    /// `tensorrt`, `openvino`, `onnxruntime` or `rten`.
+    /// `tensorrt`, `openvino`, `onnxruntime`, `rten` or `kserve`.
     pub fn backend(&self) -> &'static str {
         self.request.running().name()
     }
