@@ -364,7 +364,7 @@ GstTrtStatus gst_trt_session_run_device (GstTrtSession *session, void *input, vo
  * work enqueued there so far, and later work there may read them. A deleter may be called while such work is pending: the memory
  * is reused only after the work enqueued on `stream` until then. The stream must stay until the deleters have been called. If it
  * is not known or does not stay, pass GST_TRT_STREAM_UNKNOWN: then these functions wait on the host for the tensors, and the
- * deleters for all work on the GPU. */
+ * deleters for all work on the GPU. So do deleters that another thread calls where `stream` is CU_STREAM_PER_THREAD. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 

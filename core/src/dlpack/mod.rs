@@ -170,13 +170,24 @@ impl Consumer {
     }
 }
 
+/// `CU_STREAM_PER_THREAD`, by which each thread has another stream.
+const PER_THREAD: usize = 2;
+
 /// What an export needs to be freed.
 struct Exported<M> {
     // The structure that others have a pointer to comes first.
     managed: M,
     _shape: Vec<i64>,
     used: Option<(DeviceBlock, Consumer)>,
+    /// The thread that it was given to.
+    thread: usize,
     _keep: Box<dyn Send + Sync>,
+}
+
+/// A number of this thread, as long as it is there.
+fn this_thread() -> usize {
+    // SAFETY: it cannot fail, also where the thread is about to end.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind
@@ -228,7 +239,8 @@ fn give_away<M: Manager>(
         byte_offset: 0,
     };
     let used = tensor.device().map(|block| (block.share(), consumer));
-    let exported = Exported { managed: M::new(view, read_only), _shape: shape, used, _keep: keep };
+    let managed = M::new(view, read_only);
+    let exported = Exported { managed, _shape: shape, used, thread: this_thread(), _keep: keep };
     let exported = Box::into_raw(Box::new(exported));
     // SAFETY: just allocated.
     unsafe {
@@ -241,6 +253,9 @@ impl<M> Drop for Exported<M> {
     fn drop(&mut self) {
         let Some((block, consumer)) = &self.used else { return };
         let queued = match *consumer {
+            Consumer::Stream(stream) if stream.addr() == PER_THREAD && self.thread != this_thread() => {
+                Err(Error::new(ErrorKind::Run, "The consumer's stream is that of another thread"))
+            }
             Consumer::Stream(stream) => {
                 // SAFETY: `export` asks for a stream of this context that is alive until the deleter has been called.
                 unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence))

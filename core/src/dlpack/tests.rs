@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::*;
+use crate::cuda::driver::Stream;
+use crate::fakes::Fakes;
+use crate::memory::DevicePool;
 
 /// To a consumer without a stream.
 fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
@@ -193,4 +197,32 @@ fn memory_of_the_gpu_returns_behind_the_work_of_its_consumer() {
         assert!(next.address() != address || read.is_passed(), "it is still read");
         stream.synchronize().unwrap();
     }
+}
+
+/// As where CuPy works with a default stream for each thread, and a thread that collects garbage deletes the tensor.
+#[test]
+fn the_default_stream_of_a_thread_is_none_of_another() {
+    const TEST: &str = "the_default_stream_of_a_thread_is_none_of_another";
+    let Some(fakes) = Fakes::of(module_path!(), TEST) else { return };
+    let context = fakes.context();
+    let (pool, stream) = (DevicePool::new(&context), Stream::new(&context).unwrap());
+    let target = pool.take(64).unwrap();
+    let has_waited = |is_elsewhere: bool| {
+        let tensor = Tensor::on_device(TensorDesc::new("t", DType::U8, &[64]), pool.take(64).unwrap());
+        let consumer = Consumer::Stream(ptr::without_provenance_mut(PER_THREAD));
+        // SAFETY: that stream is always there, and the tensor is deleted once.
+        let managed = Imported(unsafe { super::export(&tensor, Box::new(()), consumer) });
+        // SAFETY: so many bytes are there, and stay until the work is done.
+        unsafe { stream.clear(target.address(), 64) }.unwrap();
+        if is_elsewhere {
+            thread::scope(|scope| scope.spawn(move || drop(managed)).join()).unwrap();
+        } else {
+            drop(managed);
+        }
+        let is_done = fakes.count(c"fake_pending") == 0;
+        stream.synchronize().unwrap();
+        is_done
+    };
+    assert!(!has_waited(false), "its fence is enough");
+    assert!(has_waited(true), "the host waits for all work");
 }
