@@ -165,8 +165,10 @@ class Detector:
 
     def _warn(self) -> None:
         """Warns of what is new, such as numbers that are not finite. It may have been closed meanwhile."""
-        for text in told(library.session_warning, self._session._value, self._warned):
-            self._warned += 1
+        first = self._warned
+        for number, text in enumerate(told(library.session_warning, self._session._value, first), first + 1):
+            # Another thread may have told it, too.
+            self._warned = max(self._warned, number)
             warn(text)
 
     def _begin_clip(self) -> None:
