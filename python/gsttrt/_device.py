@@ -80,6 +80,11 @@ def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(reversed(strides)) if shape else ()
 
 
+def dtype_of(kind: str | None, bits: int) -> str:
+    """As NumPy names it."""
+    return "bool" if (kind, bits) == ("bool", 8) else f"{kind or 'unknown'}{bits}"
+
+
 def by_dlpack(given: Any) -> Array:
     # What writes the array has its place in the stream before what this stream gets from now on. The capsule is not consumed: it
     # frees the tensor when the array is dropped.
@@ -90,7 +95,7 @@ def by_dlpack(given: Any) -> Array:
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     item = tensor.bits // 8
     strides = tuple(tensor.strides[axis] * item for axis in range(tensor.ndim)) if tensor.strides else contiguous(shape, item)
-    dtype = f"{KINDS.get(tensor.code, 'unknown')}{tensor.bits}"
+    dtype = dtype_of(KINDS.get(tensor.code), tensor.bits)
     return Array((tensor.data or 0) + tensor.byte_offset, shape, strides, dtype, LEGACY_STREAM, capsule)
 
 
@@ -101,4 +106,4 @@ def by_interface(given: Any, interface: dict[str, Any]) -> Array:
     strides = tuple(interface.get("strides") or contiguous(shape, item))
     # Without a stream the legacy default stream waits for what the other streams do.
     stream = interface.get("stream") or LEGACY_STREAM
-    return Array(interface["data"][0], shape, strides, f"{names.get(kind, 'unknown')}{item * 8}", stream, given)
+    return Array(interface["data"][0], shape, strides, dtype_of(names.get(kind), item * 8), stream, given)

@@ -157,7 +157,7 @@ def is_in_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def of_array(array: NDArray[Any], color: str) -> Image:
     """Rows are read where they are. Only arrays whose pixels do not lie side by side, such as array[..., ::-1], are copied."""
-    name = format_of(array.shape, str(array.dtype), color)
+    name = format_of(array.shape, array.dtype.name, color)
     height, width = array.shape[:2]
     bytes_per_pixel = array.shape[2] if array.ndim == 3 else 1
     row = width * bytes_per_pixel

@@ -304,6 +304,7 @@ def test_wrong_models_are_errors(tmp_path):
     [
         (numpy.zeros((8, 8, 3), numpy.float32), r"float32.*\(255 \* image\)\.astype\(numpy\.uint8\) where they are 0\.\.1"),
         (numpy.zeros((8, 8, 3), numpy.uint16), r"uint16.*\(image >> 8\)\.astype"),
+        (numpy.zeros((8, 8, 3), ">u2"), r"uint16.*\(image >> 8\)\.astype"),
         (numpy.zeros((8, 8, 3), bool), r"bool.*255 \* image\.astype"),
         (numpy.zeros((8, 8, 3), numpy.int64), r"int64.*astype"),
         (numpy.zeros((3, 8, 9), numpy.uint8), r"\(3, 8, 9\).*channels come first.*transpose"),
@@ -382,6 +383,8 @@ def test_arrays_on_the_gpu_need_a_model_there(detector):
         detector(OnGpu((8, 8, 3), strides=(24, 6, 1)))
     with pytest.raises(gsttrt.InputError, match="float32"):
         detector(OnGpu((8, 8, 3), typestr="<f4"))
+    with pytest.raises(gsttrt.InputError, match=r"bool.*255 \* image\.astype"):
+        detector(OnGpu((8, 8, 3), typestr="|b1"))
 
 
 def test_the_description_of_arrays_on_the_gpu_is_read():
