@@ -90,8 +90,8 @@ typedef struct GstTrtResults GstTrtResults;
 /* The text of this thread's last error; "" if there was none. Valid until this thread's next error. */
 const char *gst_trt_last_error (void);
 
-/* Loads an ONNX file or a TensorRT engine. Engines contain code: load only files you trust. For a new ONNX file TensorRT
- * builds an engine, which takes seconds to minutes.
+/* Loads an ONNX file or a TensorRT engine, whose path may have any bytes. Engines contain code: load only files you trust. For a new
+ * ONNX file TensorRT builds an engine, which takes seconds to minutes.
  *
  * options: strings such as "backend=cpu" or "score-threshold=0.5", with NULL after the last; or NULL. Names, ranges and
  * defaults are those of the properties of trtinfer and trtnms, except that by default cuda-device-id is 0, and batch-size what the

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Arguments that are pointers.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use gsttrt_core::error::Result;
 
@@ -16,6 +18,19 @@ pub(crate) unsafe fn text<'a>(name: &str, pointer: *const c_char) -> Result<&'a 
     // SAFETY: it is not NULL, so it is a C string that stays for `'a`.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| wrong(format!("The argument {name} is no UTF-8")))
+}
+
+/// A path, which may have any bytes.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn path<'a>(name: &str, pointer: *const c_char) -> Result<&'a Path> {
+    if pointer.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: it is not NULL, so it is a C string that stays for `'a`.
+    let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
+    Ok(Path::new(OsStr::from_bytes(bytes)))
 }
 
 /// Writes a result.

@@ -13,7 +13,7 @@ use crate::error::{c_string, contained, done, null, wrong};
 use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
 use crate::input;
-use crate::memory::{array, give, room, text};
+use crate::memory::{array, give, path, room, text};
 use crate::process;
 use crate::results::{GstTrtResults, RESULTS, Results};
 use crate::tensor::{GstTrtTensorInfo, TENSORS, TensorInfo};
@@ -184,13 +184,13 @@ pub unsafe extern "C" fn gst_trt_session_open(
     session: *mut *mut GstTrtSession,
 ) -> c_int {
     done(contained(|| {
-        // SAFETY: `give` and `text` refuse NULL, so there is room for a pointer, and the texts are C strings. The loop
-        // ends at the NULL that ends `options`, so it reads nothing behind it. All stays until this function returns,
-        // and the texts are not used later.
+        // SAFETY: `give`, `path` and `text` refuse NULL, so there is room for a pointer, and the texts are C strings. The
+        // loop ends at the NULL that ends `options`, so it reads nothing behind it. All stays until this function
+        // returns, and the texts are not used later.
         unsafe {
             give("session", session, ptr::null_mut())?;
             process::check()?;
-            let model = text("model", model)?;
+            let model = path("model", model)?;
             let mut texts = Vec::new();
             while !options.is_null() && !(*options.add(texts.len())).is_null() {
                 texts.push(text("options", *options.add(texts.len()))?);

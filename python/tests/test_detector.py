@@ -289,6 +289,13 @@ def test_images_of_sixteen_bits_are_not_white(detector, image, tmp_path):
             detector(given)
 
 
+def test_the_path_of_a_model_has_any_bytes(tmp_path, image):
+    path = tmp_path / os.fsdecode(b"caf\xe9.onnx")
+    path.write_bytes(pathlib.Path(model("shapes")).read_bytes())
+    with gsttrt.Detector(path, backend="rten") as detector:
+        assert len(detector(image)) > 0
+
+
 def test_wrong_models_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no model file"):
         gsttrt.Detector(tmp_path / "none.onnx")

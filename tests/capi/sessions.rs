@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Sessions: what opens, what is detected, and what is an error.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
 use super::*;
 use crate::common::onnx::{int, ints};
 
@@ -24,8 +27,20 @@ fn open_errors_name_the_cause() {
         assert_eq!(last_error(), "The argument model is NULL.");
         assert_eq!(gst_trt_session_open(c"x".as_ptr(), ptr::null(), ptr::null_mut()), 7);
         assert_eq!(last_error(), "The argument session is NULL.");
-        assert_eq!(gst_trt_session_open(c"\xff".as_ptr(), ptr::null(), &mut session), 7);
-        assert_eq!(last_error(), "The argument model is no UTF-8.");
+        assert_eq!(gst_trt_session_open(c"\xff".as_ptr(), ptr::null(), &mut session), 2);
+        assert!(last_error().starts_with("There is no model file \u{fffd}"), "{}", last_error());
+        let options = [c"label-file=\xff".as_ptr(), ptr::null()];
+        assert_eq!(gst_trt_session_open(c"x".as_ptr(), options.as_ptr(), &mut session), 7);
+        assert_eq!(last_error(), "The argument options is no UTF-8.");
+        // A path has any bytes.
+        let name = OsStr::from_bytes(b"caf\xe9.onnx");
+        let copied = Path::new(&model).with_file_name(name);
+        std::fs::copy(&model, &copied).unwrap();
+        let copied = CString::new(copied.into_os_string().into_vec()).unwrap();
+        let options = [c"backend=rten".as_ptr(), ptr::null()];
+        assert_eq!(gst_trt_session_open(copied.as_ptr(), options.as_ptr(), &mut session), 0, "{}", last_error());
+        assert!(finds(session));
+        gst_trt_session_close(session);
     }
     assert_eq!(std::thread::spawn(last_error).join().unwrap(), "", "each thread has its own");
 }
