@@ -249,6 +249,21 @@ def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p, first: 
     return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found) if text]
 
 
+class Warnings:
+    """What is to be told of a model while it is used; each is told once."""
+
+    def __init__(self, session: Handle) -> None:
+        self.session, self.count = session, 0
+
+    def tell(self) -> None:
+        """Warns of what is new, such as numbers that are not finite. The model may have been closed meanwhile."""
+        first = self.count
+        for number, text in enumerate(told(library.session_warning, self.session._value, first), first + 1):
+            # Another thread may have told it, too.
+            self.count = max(self.count, number)
+            warn(text)
+
+
 def texts(options: Mapping[str, Option | None]) -> Any:
     """Options as the library reads them: an array of texts such as `score-threshold=0.5`, with NULL at its end."""
     lines = [line(name.replace("_", "-"), value) for name, value in options.items() if value is not None]

@@ -15,7 +15,7 @@ import numpy
 
 from . import _device, _images
 from ._batches import WrongImage, in_batches, run_later
-from ._library import ELSEWHERE, Frame, Handle, Option, library, named_as_in_python, texts, told, warn
+from ._library import ELSEWHERE, Frame, Handle, Option, Warnings, library, named_as_in_python, texts, told
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
@@ -141,8 +141,7 @@ class Detector:
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
         self._input_sizes: dict[tuple[int, int], tuple[int, int]] = {}
-        # Warnings that were told.
-        self._warned = 0
+        self._warnings = Warnings(self._session)
         step = next((value for name, value in given.items() if name.replace("-", "_") == "frame_step" and value is not None), 1)
         self._try(int(cast(Any, step)))
         self._notes = told(library.session_note, session)
@@ -162,14 +161,6 @@ class Detector:
         except Error:
             self.close()
             raise
-
-    def _warn(self) -> None:
-        """Warns of what is new, such as numbers that are not finite. It may have been closed meanwhile."""
-        first = self._warned
-        for number, text in enumerate(told(library.session_warning, self._session._value, first), first + 1):
-            # Another thread may have told it, too.
-            self._warned = max(self._warned, number)
-            warn(text)
 
     def _begin_clip(self) -> None:
         """The frames of another video follow."""
@@ -315,7 +306,7 @@ class Detector:
 
     def _made(self, found: list[Handle], images: list[_images.Image]) -> list[Result]:
         """The results that the library has found in images."""
-        self._warn()
+        self._warnings.tell()
         return [Result(handle, image) for handle, image in zip(found, images)]
 
     def _detect(self, images: list[_images.Image]) -> list[Handle]:

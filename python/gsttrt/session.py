@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy
 
 from ._images import on_host
-from ._library import Option, library, told, warn
+from ._library import Option, Warnings, library
 from ._options import OF_DETECTOR
 from .detector import dimensions, open_session
 from .errors import InputError, SettingsError
@@ -60,8 +60,8 @@ class Session:
         given.update(backend=backend, batch_size=batch_size)
         self._session = open_session(model, input_size, given)
         self._path, value = os.fspath(model), self._session.value
-        for text in told(library.session_warning, value):
-            warn(text)
+        self._warnings = Warnings(self._session)
+        self._warnings.tell()
         self.backend: str = library.session_backend(value).decode()
         """What runs the model: "tensorrt", "openvino", "onnxruntime", "rten" or "kserve"."""
         self.input: TensorInfo = info(library.session_input(value))
@@ -97,6 +97,7 @@ class Session:
             self._session.value, given.ctypes.data, given.nbytes, ctypes.byref(addresses), ctypes.byref(sizes), count
         )
         library.check(run)
+        self._warnings.tell()
         return outputs
 
     def close(self) -> None:

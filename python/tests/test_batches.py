@@ -12,6 +12,7 @@ from conftest import OnGpu, clip, model
 from PIL import Image
 
 import gsttrt
+from gsttrt import _library
 from gsttrt._batches import WrongImage, in_batches, run_later
 from gsttrt._options import OF_DETECTOR, AllOptions, TrackerOptions
 
@@ -402,6 +403,18 @@ def test_what_is_wrong_with_the_numbers_of_a_later_image_is_told_once(tmp_path, 
         with pytest.raises(UserWarning, match="not finite"):
             other(bright)
         assert len(other(dark)) == 1
+
+
+def test_a_session_tells_what_comes_while_it_runs(monkeypatch):
+    with gsttrt.Session(model("shapes"), backend="rten") as session:
+        given, said = numpy.zeros(session.input.shape, session.input.dtype), []
+        monkeypatch.setattr(_library.library, "session_warning", lambda _, index: said[index] if index < len(said) else None)
+        session(given)
+        said.append(b"Outputs differ, as verify-every has found.")
+        with pytest.warns(UserWarning, match="^Outputs differ, as verify_every has found") as told:
+            session(given)
+        assert told[0].filename == __file__
+        session(given)
 
 
 def test_what_is_guessed_of_a_model_is_told(tmp_path, caplog):
