@@ -144,6 +144,17 @@ fn the_unit_runs_as_a_user_that_can_read_the_configuration() {
     assert!(unit("ExecStart")[0].ends_with(" serve /etc/gst-trt/config.toml"));
 }
 
+/// ProtectClock implies DeviceAllow, with which systemd 249 refuses all devices that are not listed.
+#[test]
+fn the_unit_leaves_gpus_and_cameras_to_the_service() {
+    for key in ["DeviceAllow", "DevicePolicy", "PrivateDevices", "ProtectClock", "MemoryDenyWriteExecute"] {
+        assert!(unit(key).is_empty(), "{key}");
+    }
+    // Nobody can set the clock all the same.
+    assert_eq!(unit("CapabilityBoundingSet"), [""]);
+    assert_eq!(unit("SystemCallFilter"), ["@system-service"]);
+}
+
 #[test]
 fn systemd_understands_the_unit() {
     let folder = scratch("packaging-unit");
