@@ -14,7 +14,9 @@ use std::process::{Command, Output, Stdio};
 
 use gst::prelude::*;
 
-use common::{command, expect_failure, files, launch, lines, picture, run, sample, scratch, shapes, succeed, text};
+use common::{
+    command, expect_failure, files, launch, lines, picture, pixels, run, sample, scratch, shapes, succeed, text,
+};
 use serde_json::Value;
 
 /// `detect … --model` the detector of shapes, in that folder, where it works.
@@ -106,6 +108,23 @@ fn pictures_of_phones_are_upright_and_other_kinds_are_read() {
         assert_eq!(words, ["frames", "detections", "wrote", "wrote"], "{name}");
         let drawn = format!("filesrc location={} ! jpegdec ! video/x-raw", folder.join("one.jpg").display());
         launch(&format!("{drawn},width={},height={} ! fakesink", size.0, size.1));
+    }
+}
+
+/// As of cameras that count their pictures from 1 on.
+#[test]
+fn images_of_one_name_in_several_folders_are_all_written() {
+    let folder = scratch("images-of-one-name");
+    let given = [("a/1.png", 320), ("b/1.png", 160)];
+    for (name, width) in given {
+        std::fs::create_dir(folder.join(name).parent().unwrap()).unwrap();
+        picture(&folder.join(name), width, 90);
+    }
+    let args = ["detect", "--model", &shapes(), "--backend", "cpu", "--output", "found", "a/1.png", "b/1.png"];
+    succeed(&folder, &args);
+    assert_eq!(files(&folder.join("found")), ["1-2.png", "1.png"]);
+    for (name, width) in [("found/1.png", 320), ("found/1-2.png", 160)] {
+        assert_eq!(pixels(&folder.join(name)).0, width, "{name}");
     }
 }
 

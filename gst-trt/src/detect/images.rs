@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Images of any size: each is decoded by a pipeline of its own, and all go through one chain.
 
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -49,7 +50,9 @@ pub fn run(
         (number(buffer).and_then(|number| Some(path_text(all.get(number)?))), None)
     };
     let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
-    let run = ImageRun { pipeline: &pipeline, files, starts, job, setup, screen, report: &report, lines: &lines };
+    let names = result_names(files);
+    let run =
+        ImageRun { pipeline: &pipeline, files, names, starts, job, setup, screen, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
     setup.keep_contexts();
     let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
@@ -68,9 +71,47 @@ fn number(buffer: &gst::BufferRef) -> Option<usize> {
     usize::try_from(buffer.pts()?.nseconds() / STEP.nseconds()).ok()
 }
 
+/// Names in the folder of results, each once: JPEG and PNG files keep theirs, others become PNG. Of files of one name in several
+/// folders, those behind the first have a number.
+fn result_names(files: &[PathBuf]) -> Vec<PathBuf> {
+    let plain = |file: &PathBuf| {
+        let name = Path::new(file.file_name().unwrap_or_default());
+        let is_kept = ["jpg", "jpeg", "jpe", "png"].contains(&ending(name).as_str());
+        if is_kept { name.to_path_buf() } else { name.with_added_extension("png") }
+    };
+    let names: Vec<PathBuf> = files.iter().map(plain).collect();
+    let all: HashSet<&PathBuf> = names.iter().collect();
+    let mut counts = HashMap::<&PathBuf, u32>::new();
+    let mut found = Vec::with_capacity(names.len());
+    for name in &names {
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        let mut given = name.clone();
+        if *count > 1 {
+            given = with_number(name, *count);
+        }
+        // Another file has that name itself.
+        while *count > 1 && all.contains(&given) {
+            *count += 1;
+            given = with_number(name, *count);
+        }
+        found.push(given);
+    }
+    found
+}
+
+/// The name with a number before its ending.
+fn with_number(name: &Path, number: u32) -> PathBuf {
+    let mut stem = name.file_stem().unwrap_or_default().to_os_string();
+    stem.push(format!("-{number}"));
+    name.extension().map_or_else(|| PathBuf::from(&stem), |ending| Path::new(&stem).with_added_extension(ending))
+}
+
 struct ImageRun<'a> {
     pipeline: &'a gst::Pipeline,
     files: &'a [PathBuf],
+    /// Of their results.
+    names: Vec<PathBuf>,
     /// Where those of each source begin.
     starts: &'a [usize],
     job: &'a Job,
@@ -205,21 +246,13 @@ impl ImageRun<'_> {
         }
     }
 
-    /// Writes the image with its results next to others: JPEG and PNG under their names, others as PNG.
+    /// Writes the image with its results next to others.
     fn write(&self, sample: &gst::Sample) -> Result<(), Failure> {
         let Some(output) = &self.job.output else { return Ok(()) };
-        let Some(file) = sample.buffer().and_then(number).and_then(|number| self.files.get(number)) else {
-            return Ok(());
-        };
-        let to = match (self.job.is_file, file.file_name()) {
-            (false, Some(name)) => output.join(name),
-            _ => output.clone(),
-        };
-        let (kind, to) = match ending(&to).as_str() {
-            "jpg" | "jpeg" | "jpe" => ("image/jpeg", to),
-            "png" => ("image/png", to),
-            _ => ("image/png", to.with_added_extension("png")),
-        };
+        let of_number = |number: usize| Some((self.files.get(number)?, self.names.get(number)?));
+        let Some((file, name)) = sample.buffer().and_then(number).and_then(of_number) else { return Ok(()) };
+        let to = if self.job.is_file { output.clone() } else { output.join(name) };
+        let kind = if ending(&to) == "png" { "image/png" } else { "image/jpeg" };
         let failed = |why: &dyn std::fmt::Display| Failure::from(format!("Cannot write {}: {why}.", to.display()));
         if to.canonicalize().is_ok_and(|to| file.canonicalize().is_ok_and(|file| to == file)) {
             return Err(format!("{} would be overwritten; choose another name with --output.", to.display()).into());
@@ -234,5 +267,19 @@ impl ImageRun<'_> {
             finished.inspect_err(|_| drop(std::fs::remove_file(part(&to))))
         });
         written.map_err(|error| cannot_make(&to, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_one_name_do_not_take_the_place_of_each_other() {
+        let given =
+            ["a/1.jpg", "b/1.jpg", "b/1-2.jpg", "c/1.jpg", "a/x.webp", "a/x.webp.png", "b/n.o.PNG", "c/n.o.PNG"];
+        let names = result_names(&given.map(PathBuf::from));
+        let wanted = ["1.jpg", "1-3.jpg", "1-2.jpg", "1-4.jpg", "x.webp.png", "x.webp-2.png", "n.o.PNG", "n.o-2.PNG"];
+        assert_eq!(names, wanted.map(PathBuf::from));
     }
 }
