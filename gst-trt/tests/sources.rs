@@ -126,6 +126,10 @@ fn images_of_one_name_in_several_folders_are_all_written() {
     for (name, width) in [("found/1.png", 320), ("found/1-2.png", 160)] {
         assert_eq!(pixels(&folder.join(name)).0, width, "{name}");
     }
+    // None takes the place of another source.
+    let args = ["detect", "--model", &shapes(), "--backend", "cpu", "--output", "b", "a/1.png", "b/1.png"];
+    expect_failure(&run(&folder, &args), &args, &["b/1.png would be overwritten"]);
+    assert_eq!(pixels(&folder.join("b/1.png")).0, 160);
 }
 
 #[test]

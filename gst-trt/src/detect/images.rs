@@ -2,6 +2,7 @@
 //! Images of any size: each is decoded by a pipeline of its own, and all go through one chain.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +41,12 @@ pub fn run(
     );
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);
+    let names = result_names(files);
     if let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) {
+        if let Some(source) = overwritten(files, &names, folder) {
+            let text = format!("{} would be overwritten; choose another name with --output.", source.display());
+            return Err(text.into());
+        }
         std::fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
     }
     let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
@@ -50,7 +56,6 @@ pub fn run(
         (number(buffer).and_then(|number| Some(path_text(all.get(number)?))), None)
     };
     let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
-    let names = result_names(files);
     let run =
         ImageRun { pipeline: &pipeline, files, names, starts, job, setup, screen, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
@@ -98,6 +103,21 @@ fn result_names(files: &[PathBuf]) -> Vec<PathBuf> {
         found.push(given);
     }
     found
+}
+
+/// The first source whose place one of these results would take in the folder.
+fn overwritten(files: &[PathBuf], names: &[PathBuf], folder: &Path) -> Option<PathBuf> {
+    let there = folder.canonicalize().ok()?; // a folder that is to be made has no sources
+    let mut parents = HashMap::<&Path, bool>::new();
+    let mut sources = HashSet::<&OsStr>::new();
+    for file in files {
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let is_of_folder = || parent.canonicalize().is_ok_and(|parent| parent == there);
+        if *parents.entry(parent).or_insert_with(is_of_folder) {
+            sources.extend(file.file_name());
+        }
+    }
+    names.iter().find(|name| sources.contains(name.as_os_str())).map(|name| folder.join(name))
 }
 
 /// The name with a number before its ending.
