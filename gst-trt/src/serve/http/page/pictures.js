@@ -23,6 +23,12 @@ function show(image, blob) {
   if (before) URL.revokeObjectURL(before);
 }
 
+// As long as it has an address, a picture stays in memory.
+function release(image) {
+  if (image.src) URL.revokeObjectURL(image.src);
+  image.removeAttribute("src");
+}
+
 export function addCard(name, image) {
   cards.set(name, { image, due: 0, busy: false, isRunning: false, isVisible: false });
   visibility.observe(image.parentElement);
@@ -32,7 +38,7 @@ export function removeCard(name) {
   const card = cards.get(name);
   cards.delete(name);
   visibility.unobserve(card.image.parentElement);
-  if (card.image.src) URL.revokeObjectURL(card.image.src);
+  release(card.image);
 }
 
 export function setRunning(name, isRunning) {
@@ -73,7 +79,14 @@ export function refreshCards(request) {
 // Shows a live view until the signal. It is fetched, as an <img> could not send the token.
 export async function showLive(name, image, request, signal) {
   const answer = await request(`/sources/${encodeURIComponent(name)}/live.mjpeg`, { signal });
-  const reader = answer.body.getReader();
+  try {
+    await showParts(answer.body.getReader(), image);
+  } finally {
+    release(image);
+  }
+}
+
+async function showParts(reader, image) {
   const text = new TextDecoder("latin1");
   let bytes = new Uint8Array();
   for (;;) {

@@ -5,9 +5,15 @@ const FIRST_FRAME = 8000; // milliseconds
 const STALLED = 10000;    // milliseconds without a frame
 const POLL_INTERVAL = 250; // milliseconds
 
+// A view may be open for days, so nothing of a wait is left at its signal.
 const isOver = (signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, POLL_INTERVAL);
-  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  const end = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", end);
+    resolve();
+  };
+  const timer = setTimeout(end, POLL_INTERVAL);
+  signal.addEventListener("abort", end);
 });
 
 // Returns when the signal comes. Fails where there is no video, or none any more.

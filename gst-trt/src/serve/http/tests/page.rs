@@ -169,6 +169,7 @@ fn the_page_shows_and_changes_the_service() {
         .wait_for("document.querySelector('#live').open && document.querySelector('#live img').naturalWidth === 640");
     screenshot(&mut browser, folder.join("live.png"));
     browser.evaluate("document.querySelector('#live button').click()");
+    browser.wait_for("!document.querySelector('#live img').hasAttribute('src')");
 
     // Without the token, it is asked for; a wrong one is refused, and the page tells it.
     assert!(browser.errors.is_empty(), "{:?}", browser.errors);
@@ -215,6 +216,41 @@ fn the_page_shows_and_changes_the_service() {
     browser.call("Page.navigate", json!({"url": "about:blank"}));
     let frames = ["door", "yard"].map(|name| service.frames(name));
     until("freed", || frames.iter().all(|frames| frames.receiver_count() == 0));
+}
+
+/// A live view may be open for days, and waits four times a second.
+#[test]
+fn a_video_leaves_nothing_at_its_signal() {
+    let folder = scratch("http-signal");
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let service = FakeService::new(&[]);
+    let server = serve(&service);
+    browser.call("Page.navigate", json!({"url": format!("http://{}/", server.address())}));
+    browser.wait_for("document.querySelector('#no-sources')?.hidden === false");
+    let left = browser.evaluate(
+        "(async () => {
+            const { showVideo } = await import('/video.js');
+            window.RTCPeerConnection = class {
+                connectionState = 'connected';
+                localDescription = { sdp: '' };
+                addTransceiver() {}
+                addEventListener() {}
+                async setLocalDescription() {}
+                async setRemoteDescription() {}
+                close() {}
+            };
+            const view = new AbortController();
+            const { signal } = view;
+            const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
+            let [heard, left, time] = [0, 0, 0];
+            signal.addEventListener = (...all) => { heard += 1; left += 1; add(...all); };
+            signal.removeEventListener = (...all) => { left -= 1; remove(...all); };
+            const video = { srcObject: null, get currentTime() { if (time === 2) view.abort(); return time += 1; } };
+            await showVideo('a', video, async () => new Response(''), signal);
+            return heard > 1 ? left : -1;
+        })()",
+    );
+    assert_eq!(left, 0);
 }
 
 /// Of elements that a selector finds.
