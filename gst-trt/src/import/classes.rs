@@ -75,7 +75,8 @@ impl<'a> ClassSettings<'a> {
             if class == "all" {
                 settings.threshold = threshold;
                 settings.iou_threshold = group.number("nms-iou-threshold")?;
-                settings.most = group.number("topk")?.filter(|most| *most > 0);
+                let most = group.number::<i64>("topk")?; // -1, which nvinfer has where it is not set, is no limit
+                settings.most = most.and_then(|most| u32::try_from(most).ok()).filter(|most| *most > 0);
             } else {
                 settings.of_classes.extend(threshold.map(|threshold| (class, threshold)));
             }

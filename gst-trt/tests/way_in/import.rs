@@ -490,6 +490,9 @@ fn a_threshold_above_all_scores_switches_a_class_off() {
     let without = attributes(off).replace("num-detected-classes=2\n", "");
     let (written, _) = import("b.txt", without.clone());
     assert!(written.contains(nms), "{written}");
+    // Without a limit on the number of objects, as nvinfer writes it.
+    let (written, said) = import("g.txt", attributes("[class-attrs-all]\ntopk=-1\n"));
+    assert!(written.contains("nms = \"score-threshold=0.2 iou-threshold=0.3\"") && !said.contains("topk"), "{written}");
     // All but one.
     let only = "[class-attrs-all]\nthreshold=1.1\n[class-attrs-1]\nthreshold=0.4\n";
     let (written, _) = import("c.txt", attributes(only));
