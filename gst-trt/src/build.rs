@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use gsttrt_core::backends::options::Options;
 use gsttrt_core::backends::tensorrt::cache;
 use gsttrt_core::backends::{BACKENDS, BackendPreference, LoadContext, LoadEvent, LoadRequest, all_options};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::model::{ModelFile, ModelInfo};
+use gsttrt_core::options::OptionValue;
 
 use crate::failure::{Failure, Status};
 use crate::model_options::{HeededOptions, check_file, parse_size};
@@ -93,6 +95,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     let device = args.cuda_device_id.map(i32::from).or(options.cuda_device_id).unwrap_or(0);
     let cuda = || Context::primary(device);
     let batch = args.batch_size.unwrap_or(options.batch_size.max(1)) as usize;
+    let folder = cache_folder(&options.options);
     let request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
     let mut request = request.with_frames(options.frames)?;
     // An engine for lines of text is for all their widths, whatever the frame is.
@@ -127,10 +130,33 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     let (bar, is_built, verdict) = task.into_inner().expect("nothing panics with it");
     drop(bar);
     let what = if is_built { "built" } else { "found in the cache and loaded" };
-    let folder = args.engine_cache.clone().map(PathBuf::from).or_else(cache::default_folder).unwrap_or_default();
     print(&format!("engine      {what} in {:.1} s", begun.elapsed().as_secs_f64()))?;
     print(&format!("input       {}, batches of {batch}", request.spec))?;
     print(&format!("verified    {}", verdict.as_deref().unwrap_or("no, verify=off or it could not be")))?;
     print(&format!("cache       {}", folder.display()))?;
     Ok(Status::Done)
+}
+
+/// Where the engine is, by whichever option says it.
+fn cache_folder(options: &Options) -> PathBuf {
+    let option = all_options().find(|option| option.spec.name == "engine-cache");
+    match option.map(|option| options.get(option)) {
+        Some(OptionValue::Path(Some(folder))) => folder,
+        _ => cache::default_folder().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_options_say() {
+        let folder = |own: &[String], infer: &str| cache_folder(&HEEDED.read(own, infer).unwrap().options);
+        assert_eq!(folder(&["engine-cache=/a".into()], ""), Path::new("/a"));
+        assert_eq!(folder(&[], "engine-cache=/b"), Path::new("/b"));
+        assert_eq!(folder(&[], ""), cache::default_folder().unwrap_or_default());
+    }
 }
