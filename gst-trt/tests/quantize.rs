@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -181,6 +182,13 @@ fn what_is_missing_is_said() {
         let args = [&["quantize", &model], output, &more].concat();
         expect_failure(&run(&folder, &args), &args, &parts);
     }
+    // A name of other days.
+    let caf = std::ffi::OsStr::from_bytes(b"caf\xe9.onnx");
+    std::os::unix::fs::symlink(&model, folder.join(caf)).unwrap();
+    let mut program = command(&folder);
+    let output = program.arg("quantize").arg(caf).args(["photos", "--output", "copy.onnx"]).output().unwrap();
+    expect_failure(&output, &["quantize", "caf"], &["it is no text in UTF-8. Give it another name."]);
+    std::fs::remove_file(folder.join(caf)).unwrap();
     let half = path("tests/models/shapes-f16.onnx");
     let args = ["quantize", &half, "photos"];
     let output = command(&folder).args(args).output().unwrap();

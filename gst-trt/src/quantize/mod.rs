@@ -107,6 +107,8 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
         return Err(format!("{} is quantized already. Give the model from before that.", args.model.display()).into());
     }
     let folder = WorkFolder::new(&output)?;
+    let model = absolute(&args.model);
+    [&model, &folder.0].into_iter().try_for_each(|path| check_text(path))?;
     let display = Display::default();
     let Some(inputs) = PictureInputs::read(args, &original, &folder.inputs(), (threads, &signals), &display)? else {
         return Ok(stopped(&signals));
@@ -114,7 +116,7 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     let count = inputs.letterboxes.len();
     let copy_file = folder.0.join("copy.onnx");
     let settings = json!({
-        "model": absolute(&args.model), "output": copy_file, "folder": folder.0, "pictures": folder.inputs(),
+        "model": model, "output": copy_file, "folder": folder.0, "pictures": folder.inputs(),
         "input": original.spec.desc.name, "shape": original.spec.desc.dims.to_vec(), "format": args.format, "device": device,
         "calibration": args.calibration, "percentile": args.percentile,
     });
@@ -180,6 +182,18 @@ fn stopped(signals: &Signals) -> Status {
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.into())
+}
+
+/// The quantizer is told paths in JSON, which is UTF-8.
+fn check_text(path: &Path) -> Result<(), Failure> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => {
+            let shown = path.display();
+            Err(format!("Python cannot be given the path {shown}: it is no text in UTF-8. Give it another name.")
+                .into())
+        }
+    }
 }
 
 fn default_output(model: &Path, format: &str) -> PathBuf {
