@@ -19,6 +19,7 @@ use super::histogram::Histogram;
 use super::identities::ServedIdentities;
 use super::output::Output;
 use crate::cause::Cause;
+use crate::source::path_text;
 
 /// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
 /// status. Calls return at once, but for those that say that they look at files.
@@ -286,6 +287,11 @@ fn seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::O
     time.map(|time| time.as_secs_f64()).serialize(serializer)
 }
 
+/// In UTF-8, which not all paths are.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path_text(path).serialize(serializer)
+}
+
 /// Quantiles of the newest values, and all values since the start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -319,6 +325,7 @@ pub struct Published {
 pub struct GalleryStatus {
     /// Of its model.
     pub name: String,
+    #[serde(serialize_with = "path")]
     pub file: PathBuf,
     pub names: Vec<String>,
     /// Of all names together.
@@ -379,6 +386,7 @@ pub struct AskCounts {
 #[serde(rename_all = "kebab-case")]
 pub struct ModelStatus {
     pub name: String,
+    #[serde(serialize_with = "path")]
     pub file: PathBuf,
     /// What it sees.
     pub on: RunsOn,
@@ -420,8 +428,32 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
     use crate::serve::archive::{IndexLine, Recording, UtcTime};
+
+    /// As of a configuration in a folder with such a name.
+    #[test]
+    fn files_are_told_whose_paths_are_no_text() {
+        let file = PathBuf::from(OsStr::from_bytes(b"/caf\xe9/m.onnx"));
+        let (name, names) = (String::new(), Vec::new());
+        let gallery = GalleryStatus { name, file: file.clone(), names, vectors: 0, error: None };
+        let model = ModelStatus {
+            name: String::new(),
+            file,
+            on: RunsOn::Frames,
+            backend: None,
+            loaded: true,
+            verified: None,
+            progress: None,
+            batches: None,
+            error: None,
+        };
+        let told = [serde_json::to_value(gallery).unwrap(), serde_json::to_value(model).unwrap()];
+        assert!(told.iter().all(|status| status["file"] == "/caf\\xe9/m.onnx"), "{told:?}");
+    }
 
     #[test]
     fn an_answer_has_room_for_so_many_events() {
