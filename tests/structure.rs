@@ -471,6 +471,17 @@ fn no_test_leaves_files_in_the_temporary_folder() {
     assert!(leaving.is_empty(), "{leaving:#?}");
 }
 
+/// These macros end a thread with a panic where their reader has gone, such as a terminal that was closed. The program has functions
+/// that do not.
+#[test]
+fn the_program_prints_by_its_own_functions() {
+    let prints = |(file, line): &(PathBuf, String)| {
+        file.starts_with("gst-trt/src") && ["print!(", "println!("].iter().any(|name| line.contains(name))
+    };
+    let printing: Vec<_> = lines_of(false).into_iter().filter(prints).collect();
+    assert!(printing.is_empty(), "{printing:#?}");
+}
+
 /// A streaming thread holds that lock while it waits for room downstream, so an event that is to free it would wait too.
 #[test]
 fn no_element_takes_the_stream_lock() {

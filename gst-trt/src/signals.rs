@@ -15,6 +15,7 @@ use signal_hook::low_level::pipe;
 use signal_hook::{flag, iterator, low_level};
 
 use crate::failure::Failure;
+use crate::terminal::print_error;
 
 /// How long work of an engine may take to notice a signal. A build of TensorRT looks after each step, and a run not at all.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -54,7 +55,7 @@ impl Signals {
         let end = move || {
             let Some(signal) = seen.forever().next() else { return };
             thread::sleep(LIMIT); // the end of the program ends this, too
-            eprintln!("Error: the engine does not stop; the program ends without it.");
+            print_error("Error: the engine does not stop; the program ends without it.");
             low_level::exit(128 + signal);
         };
         thread::Builder::new().name("signals".into()).spawn(end).map_err(no_signals)?;

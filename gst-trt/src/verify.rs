@@ -76,7 +76,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
     let display = Display::default();
     let for_gpus: &[&'static str] = if device.is_some() { &["cuda-device-id"] } else { &[] };
     if let Some(warning) = without_effect(&set, for_gpus, request.backend)? {
-        eprintln!("Warning: {}", warning.message());
+        print_error(&format!("Warning: {}", warning.message()));
     }
     let seen = Mutex::new((display.task("verifying"), None));
     let report = |event: LoadEvent<'_>| {
