@@ -116,7 +116,10 @@ fn read(file: &Path) -> Result<String, Failure> {
 pub fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
     let shown = file.display();
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
+    let written = opened.and_then(|mut opened| {
+        // Half of it could be a configuration, too.
+        opened.write_all(text.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(file)))
+    });
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => format!("{shown} is there already. Give another --output.").into(),
         _ => cannot_write(shown, &error),

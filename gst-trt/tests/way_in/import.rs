@@ -2,9 +2,10 @@
 //! `gst-trt import`, of DeepStream's files.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use crate::common::{expect_failure, path, run, sample, scratch, shapes, succeed, text};
+use crate::common::{command, expect_failure, path, run, sample, scratch, shapes, succeed, text};
 
 /// An application in the form that deepstream-app documents.
 const APP: &str = "\
@@ -510,6 +511,30 @@ fn a_threshold_above_all_scores_switches_a_class_off() {
     let (written, said) = (text(&output.stdout), text(&output.stderr));
     assert!(written.contains("iou-threshold=0.3 class-thresholds=0=0.5,1=1\""), "{written}");
     assert!(said.contains("[class-attrs-1] pre-cluster-threshold=1.1: it is not known how many classes"), "{said}");
+}
+
+/// As on a disk that is full: half of a file could be a configuration, too.
+#[test]
+fn what_cannot_be_written_wholly_is_not_there() {
+    let folder = scratch("import-full");
+    furnish(&folder);
+    let args = ["import", "app.txt", "--output", "config.toml"];
+    let mut program = command(&folder);
+    let limit = || {
+        let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
+        // SAFETY: both are system calls, which take what is here.
+        let is_set = unsafe {
+            // Else the first byte too many would end it.
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &limit)
+        };
+        if is_set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: it allocates nothing, and takes no lock.
+    unsafe { program.pre_exec(limit) };
+    let output = program.args(args).output().unwrap();
+    expect_failure(&output, &args, &["Cannot write config.toml: File too large"]);
+    assert!(!folder.join("config.toml").exists());
 }
 
 #[test]
