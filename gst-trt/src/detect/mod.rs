@@ -158,6 +158,16 @@ impl DetectArgs {
         }
     }
 
+    /// Vectors are in lines and tables alone.
+    fn check_vectors(&self) -> Result<(), Failure> {
+        let are_written = self.show.is_none() || self.json.is_some() || self.parquet.is_some();
+        if are_written || !self.vectors {
+            return Ok(());
+        }
+        let text = "Frames that are shown have no vectors: add --json FILE or --parquet FILE, or leave --vectors out.";
+        Err(text.into())
+    }
+
     /// The models that see objects.
     fn on_objects(&self) -> Result<Vec<ModelElements>, Failure> {
         let (models, options) = (&self.on_objects, &self.object_options);
@@ -302,6 +312,7 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     for (option, text) in [("preprocess", &args.preprocess), ("infer", &args.infer), ("nms", &args.nms)] {
         check_text(text).map_err(|failure| format!("--{option}: {failure}"))?;
     }
+    args.check_vectors()?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
     if args.model.may_be_for_gpu(&args.infer) {

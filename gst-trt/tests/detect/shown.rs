@@ -67,6 +67,7 @@ fn where_nothing_can_be_shown_is_an_error() {
             &["neither DISPLAY nor WAYLAND_DISPLAY is set", "standard output is no terminal", "Leave --show out"][..],
         ),
         (&["--show=terminal"], &["standard output is no terminal"]),
+        (&["--show", "--vectors"], &["Frames that are shown have no vectors: add --json FILE"]),
         (&["--show=window"], &["Cannot open a window", "--show=terminal"]),
         (&["--show", "--json", "-"], &["standard output takes the lines of --json -"]),
     ] {
