@@ -55,7 +55,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     nms: String,
     /// How many streams of a video the service takes on this machine, so that each has these frames a second, and this latency
-    #[arg(long, value_name = "GOAL", num_args = 0..=2, value_parser = streams::goal, requires = "video")]
+    #[arg(long, value_name = "GOAL", num_args = 0..=2, value_parser = streams::goal, requires = "video",
+          conflicts_with_all = ["frame", "format", "model_only"])]
     max_streams: Option<Vec<StreamGoal>>,
     /// The video of the streams, which are read at its own pace
     #[arg(long, value_name = "FILE", requires = "max_streams")]
