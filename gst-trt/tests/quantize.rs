@@ -175,6 +175,11 @@ fn what_is_missing_is_said() {
         (vec!["photos/3.jpg"], vec!["There is no file photos/3.jpg"]),
         (vec!["photos/2.jpg"], vec!["None of the pictures can be read"]),
         (vec!["photos", "--max-loss", "101"], vec!["--max-loss is 0 to 100"]),
+        (vec!["photos", "--percentile", "49"], vec!["--percentile is 50 to 100"]),
+        (
+            vec!["photos", "--percentile", "99"],
+            vec!["no effect with --calibration entropy", "--calibration percentile"],
+        ),
         (vec!["photos", "--format", "fp8", "--device", "cpu"], vec!["No CPU computes in fp8"]),
         (vec!["photos", "--output", "/nowhere/copy.onnx"], vec!["Cannot make the folder /nowhere/.copy.onnx"]),
     ] {

@@ -41,6 +41,8 @@ const SCRIPT: &str = include_str!("quantize.py");
 const MOST: usize = 300;
 /// Fewer tell little of the values that occur.
 const FEW: usize = 20;
+/// Of the values, where it is not said, in percent.
+const PERCENTILE: f64 = 99.99;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -65,9 +67,9 @@ pub struct QuantizeArgs {
     /// How the ranges of values are chosen
     #[arg(long, value_name = "NAME", default_value = "entropy", value_parser = ["entropy", "percentile", "minmax"])]
     calibration: String,
-    /// The part of the values that a range by percentile holds, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.99)]
-    percentile: f64,
+    /// The part of the values that a range by percentile holds, in percent [default: 99.99]
+    #[arg(long, value_name = "PERCENT")]
+    percentile: Option<f64>,
     /// The part of the results that may be others, in percent; above, nothing is written
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     max_loss: f64,
@@ -118,7 +120,7 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     let settings = json!({
         "model": model, "output": copy_file, "folder": folder.0, "pictures": folder.inputs(),
         "input": original.spec.desc.name, "shape": original.spec.desc.dims.to_vec(), "format": args.format, "device": device,
-        "calibration": args.calibration, "percentile": args.percentile,
+        "calibration": args.calibration, "percentile": args.percentile.unwrap_or(PERCENTILE),
     });
     let task = display.task("quantizing");
     let Some(made) = run_script(&args.python, &settings, &signals)? else { return Ok(stopped(&signals)) };
@@ -163,8 +165,14 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
 
 fn check(args: &QuantizeArgs) -> Result<(), Failure> {
     check_file(&args.model)?;
-    if !(50.0..=100.0).contains(&args.percentile) {
+    if args.percentile.is_some_and(|percentile| !(50.0..=100.0).contains(&percentile)) {
         return Err("--percentile is 50 to 100.".into());
+    }
+    if args.percentile.is_some() && args.calibration != "percentile" {
+        let calibration = &args.calibration;
+        let text =
+            format!("--percentile has no effect with --calibration {calibration}. Add --calibration percentile.");
+        return Err(text.into());
     }
     if !(0.0..=100.0).contains(&args.max_loss) {
         return Err("--max-loss is 0 to 100.".into());
