@@ -3,15 +3,15 @@
 
 mod identities;
 mod otel;
+mod overrides;
 mod webrtc;
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::picture_size::PictureSize;
 use super::properties::{
@@ -25,6 +25,7 @@ use crate::source::options::RtpTransport;
 
 pub use identities::{IdentityKeys, SourceLinkKeys};
 pub use otel::OtelKeys;
+pub use overrides::Override;
 pub use webrtc::WebrtcKeys;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -538,51 +539,5 @@ impl Visitor<'_> for ByteSizeVisitor {
             let shown: String = value.chars().take(64).collect();
             E::custom(format!("“{shown}” is no size: {}", size::FORM))
         })
-    }
-}
-
-/// What a source has of something that is configured for all.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Override<T> {
-    /// As all.
-    #[default]
-    Common,
-    /// `false`
-    Off,
-    /// A table of its own.
-    Own(T),
-}
-
-impl<T: Clone> Override<T> {
-    pub fn or(&self, common: &Option<T>) -> Option<T> {
-        match self {
-            Override::Common => common.clone(),
-            Override::Off => None,
-            Override::Own(own) => Some(own.clone()),
-        }
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Override<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ChoiceVisitor(PhantomData))
-    }
-}
-
-struct ChoiceVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ChoiceVisitor<T> {
-    type Value = Override<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("true, false or a table")
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(if value { Override::Common } else { Override::Off })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Override::Own)
     }
 }

@@ -29,7 +29,7 @@ use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
 use super::findings::{FileFindings, Findings, check_hidden};
-use super::keys::{ConfigKeys, GpuChoice, Override, SourceKeys};
+use super::keys::{ConfigKeys, GpuChoice, SourceKeys};
 use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
 #[cfg(feature = "otel")]
@@ -358,6 +358,7 @@ impl Config {
         if keys.motion_gate.is_some_and(|gate| !(0.0..=1.0).contains(&gate)) {
             return Err(problem("motion-gate", "it is a part of the picture, from 0 to 1. 0.001 is usual"));
         }
+        self.check_wanted(keys)?;
         let track = keys.track.or(&self.keys.track);
         let zones = keys.analytics.or(&self.keys.analytics);
         let zones_key = zones.as_ref().map_or("config", |zones| zones.config_key());
@@ -370,7 +371,7 @@ impl Config {
         let names = std::iter::once(&model).chain(&on_objects);
         let models: Vec<_> = names.map(|name| self.findings_of(name, running)).collect();
         if let Some(privacy) = &privacy {
-            let is_common = matches!(keys.privacy, Override::Common);
+            let is_common = keys.privacy.is_common();
             let of_table = |problem: KeyError| if is_common { problem.of_table("privacy") } else { problem };
             check_hidden(&models, Some(privacy)).map_err(|unmet| of_table(problem(unmet.key, unmet.text)))?;
             let gate = keys.motion_gate.unwrap_or(self.findings[&model].motion_gate);
@@ -380,7 +381,7 @@ impl Config {
         let mut counting = models.iter().take(1).flatten();
         counting.try_for_each(|findings| findings.check_analytics(analytics.as_ref())).map_err(|unmet| {
             let problem = problem(zones_key, unmet.text);
-            if matches!(keys.analytics, Override::Common) { problem.of_table("analytics") } else { problem }
+            if keys.analytics.is_common() { problem.of_table("analytics") } else { problem }
         })?;
         let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {
@@ -434,6 +435,24 @@ impl Config {
             has_output: self.has_outputs,
             has_sei: self.has_sei,
         })
+    }
+
+    /// `true` stands for the table of all. Without one, nothing would be hidden or recorded.
+    fn check_wanted(&self, keys: &SourceKeys) -> Result<(), KeyError> {
+        let all = &self.keys;
+        let tables = [
+            ("track", keys.track.is_missing(&all.track)),
+            ("analytics", keys.analytics.is_missing(&all.analytics)),
+            ("privacy", keys.privacy.is_missing(&all.privacy)),
+            ("record", keys.record.is_missing(&all.record)),
+            ("snapshots", keys.snapshots.is_missing(&all.snapshots)),
+        ];
+        match tables.into_iter().find(|(_, is_missing)| *is_missing) {
+            Some((key, _)) => {
+                Err(problem(key, format!("true is [{key}], and there is none: add it, or write a table")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// What a model finds, by its files: those in use and those that are to take over. Before it runs, the one that is configured.

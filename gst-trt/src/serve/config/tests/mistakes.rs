@@ -199,6 +199,13 @@ fn a_mistake_is_named_with_its_line() {
         ),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
+        (
+            "name = \"s\"",
+            "name = \"s\"\nprivacy = true",
+            21,
+            "true is [privacy], and there is none: add it, or write a table",
+        ),
+        ("name = \"s\"", "name = \"s\"\nrecord = true\nsnapshots = true", 22, "true is [snapshots], and there is none"),
         ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "it is the number 1. Write true, false or a table"),
         ("name = \"s\"", "name = \"s\"\ntrack = {tracker = 1.5}", 21, "there is no value “1.5” here"),
         ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 21, "cannot read"),
