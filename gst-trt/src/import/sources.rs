@@ -263,13 +263,18 @@ impl DeepStreamApp<'_> {
         let before = group.number::<u32>("smart-rec-cache")?.or(group.number("smart-rec-video-cache")?);
         let begin = group.number::<u32>("smart-rec-start-time")?.or(before);
         let length = group.number::<u32>("smart-rec-duration")?.or(group.number("smart-rec-default-duration")?);
-        if group.number::<u32>("smart-record")?.is_none_or(|mode| mode == 0) {
+        let mode = group.number::<u32>("smart-record")?.unwrap_or_default();
+        if mode == 0 {
             return Ok(());
         }
         if !has_zones {
             let why = "recordings begin with events of zones and lines: add [analytics]";
             into.note(Differs, self.file, source.place(), "smart-record", why);
             return Ok(());
+        }
+        if mode == 1 {
+            let why = "there messages of a broker begin a recording; here events of zones and lines do";
+            into.note(Differs, self.file, source.place(), "smart-record=1", why);
         }
         let seconds =
             |key: &str, time: Option<u32>| time.map_or(String::new(), |time| format!(", {key} = \"{time}s\""));

@@ -546,6 +546,11 @@ fn reasons_are_true() {
     assert!(said.contains("[application] gie-kitti-output-dir: results are JSON lines, by [[publish]]"), "{said}");
     let (_, said) = imported(&folder, "smart-record=2", "smart-record=2\nsmart-rec-file-prefix=a");
     assert!(said.contains("smart-rec-file-prefix: recordings are named after the source and the time"), "{said}");
+    let (written, said) = imported(&folder, "smart-record=2", "smart-record=1");
+    assert!(said.contains("[source1] smart-record=1: there messages of a broker begin a recording"), "{said}");
+    assert!(written.contains("record = {folder = "), "{written}");
+    let (_, said) = imported(&folder, "smart-record=2", "smart-record=2");
+    assert!(!said.contains("smart-record"), "{said}");
     std::fs::write(folder.join("infer/mode.txt"), INFER.replace("interval=0", "mode=3")).unwrap();
     let said = text(&succeed(&folder, &["import", "infer/mode.txt"]).stderr).to_string();
     assert!(said.contains("[property] mode: nvinfer's documentation has no such key"), "{said}");
