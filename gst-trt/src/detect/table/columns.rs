@@ -78,6 +78,8 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 
 /// So many values are kept until they are written as a group of rows: some 100 000 rows of objects, in 30 MB.
 const VALUES_A_GROUP: usize = 2_500_000;
+/// The same of bytes of texts: those of a mask may be kilobytes.
+const TEXT_A_GROUP: usize = 64 << 20;
 
 /// A file of rows. `W` is written to the end, where its index is.
 pub struct ParquetFile<W: Write + Send> {
@@ -106,8 +108,10 @@ impl<W: Write + Send> ParquetFile<W> {
                 _ => columns.next().expect("one for each name").add(cell, NestingLevels::default()),
             }
         }
-        let values: usize = self.columns.iter().map(|column| column.definitions.len()).sum();
-        if values >= VALUES_A_GROUP { self.write_group() } else { Ok(()) }
+        let sum = |of: fn(&LeafColumn) -> usize| self.columns.iter().map(of).sum::<usize>();
+        let is_full =
+            sum(|column| column.definitions.len()) >= VALUES_A_GROUP || sum(|column| column.text_bytes) >= TEXT_A_GROUP;
+        if is_full { self.write_group() } else { Ok(()) }
     }
 
     fn write_group(&mut self) -> Result<()> {
@@ -185,6 +189,8 @@ struct NestingLevels {
 /// A column of a group of rows.
 struct LeafColumn {
     values: LeafValues,
+    /// Of all its texts.
+    text_bytes: usize,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     is_in_list: bool,
@@ -209,7 +215,7 @@ impl LeafColumn {
             CellType::Float64 => LeafValues::Float64(Vec::new()),
             CellType::Structures(_) => unreachable!("structures are made of leaves"),
         };
-        LeafColumn { values, definitions: Vec::new(), repetitions: Vec::new(), is_in_list }
+        LeafColumn { values, text_bytes: 0, definitions: Vec::new(), repetitions: Vec::new(), is_in_list }
     }
 
     fn level(&mut self, definition: i16, repetition: i16) {
@@ -229,7 +235,10 @@ impl LeafColumn {
     fn add(&mut self, cell: &Cell, around: NestingLevels) {
         let NestingLevels { definition, repetition, .. } = around;
         match (cell, &mut self.values) {
-            (Cell::Text(text), LeafValues::Text(values)) => values.push(text.as_str().into()),
+            (Cell::Text(text), LeafValues::Text(values)) => {
+                values.push(text.as_str().into());
+                self.text_bytes += text.len();
+            }
             (Cell::Int32(number), LeafValues::Int32(values)) => values.push(*number),
             (Cell::Int64(number), LeafValues::Int64(values)) => values.push(*number),
             (Cell::Float32(number), LeafValues::Float32(values)) => values.push(*number),
@@ -240,6 +249,7 @@ impl LeafColumn {
             }
             (Cell::Texts(texts), LeafValues::Text(values)) if !texts.is_empty() => {
                 values.extend(texts.iter().map(|text| ByteArray::from(text.as_str())));
+                self.text_bytes += texts.iter().map(String::len).sum::<usize>();
                 return self.list(texts.iter().map(|_| true), around);
             }
             (Cell::Int32s(numbers), LeafValues::Int32(values)) if !numbers.is_empty() => {
@@ -290,6 +300,7 @@ impl LeafColumn {
             LeafValues::Float32(values) => values.clear(),
             LeafValues::Float64(values) => values.clear(),
         }
+        self.text_bytes = 0;
         self.definitions.clear();
         self.repetitions.clear();
     }
@@ -308,5 +319,26 @@ fn add_structures(columns: Vec<&mut LeafColumn>, cell: &Cell) {
         for (at, fields) in list.iter().enumerate() {
             column.add(&fields[number], NestingLevels { definition: 3, repetition: i16::from(at > 0), depth: 1 });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Masks of 100 000 objects would take a gigabyte.
+    #[test]
+    fn long_texts_are_written_before_there_are_many_values() {
+        const COLUMNS: &[ColumnName] = &[("label", CellType::Text), ("attributes", CellType::Texts)];
+        let mut file = ParquetFile::create(io::sink(), COLUMNS).unwrap();
+        let row = [Cell::Text("four".into()), Cell::Texts(vec!["two".into(), "three".into()])];
+        file.add(&row).unwrap();
+        assert_eq!([file.columns[0].text_bytes, file.columns[1].text_bytes], [4, 8]);
+        file.columns[0].text_bytes = TEXT_A_GROUP - 24;
+        file.add(&row).unwrap();
+        assert!(file.columns.iter().all(|column| column.text_bytes > 0), "there is room for four more");
+        file.add(&row).unwrap();
+        assert!(file.columns.iter().all(|column| column.text_bytes == 0 && column.definitions.is_empty()));
+        file.finish().unwrap();
     }
 }
