@@ -4,7 +4,7 @@
 //! * `detect`, `enrol`: one file for each subcommand; `detect`, `embed_text`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
-//! * `tls_sessions`: no certificate goes unseen.
+//! * `tls_sessions`: no certificate goes unseen. `open_files`: how many there may be.
 //! * `threads`, `running`, `connections`: what a source, a model or a disk can hold up, and what is left behind at the end.
 //! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
@@ -28,6 +28,7 @@ mod init;
 mod launch_text;
 mod local;
 mod model_options;
+mod open_files;
 mod output;
 mod progress;
 mod quantize;
@@ -105,6 +106,7 @@ const LAST_THREADS: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
     tls_sessions::refuse_to_resume();
+    open_files::raise_limit();
     let threads = Threads::default();
     let command = Program::parse().command;
     let tell = if matches!(command, Command::Serve(_)) { serve::log_left } else { terminal::print_error };

@@ -218,3 +218,19 @@ fn a_display_that_cannot_be_used_is_none() {
     }
     assert_eq!(files(&folder), [""; 0]);
 }
+
+/// A camera has a dozen, and a shell or systemd give a program 1024 unless it asks for more.
+#[test]
+fn a_service_may_open_as_many_files_as_its_user() {
+    let folder = scratch("run-open-files");
+    let config = "[http]\nlisten = \"127.0.0.1:0\"\n";
+    let service = Service::by_shell(&folder, config, "ulimit -S -n 256; exec \"$@\"");
+    service.said("Started.");
+    let limits = std::fs::read_to_string(service.proc("limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [soft, hard] = numbers[..] else { panic!("{line}") };
+    assert_eq!(soft, hard.min(1 << 18), "{line}");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+}
