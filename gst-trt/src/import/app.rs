@@ -8,9 +8,9 @@ use gsttrt_core::analytics::parse;
 use super::gpus::NamedGpus;
 use super::infer::NvInfer;
 use super::ini::{self, IniGroup};
-use super::read;
 use super::written::NoteKind::{Differs, Elsewhere, NoEffect};
 use super::written::{KnownKey, TomlTable, WrittenConfig};
+use super::{is_yaml, read};
 use crate::failure::Failure;
 
 pub const PICTURES: &str = "the page of [http] shows the pictures";
@@ -199,6 +199,10 @@ impl DeepStreamApp<'_> {
             return Err(format!("{place} is Triton's (plugin-type={plugin}), which has no counterpart").into());
         }
         let path = self.folder.join(file);
+        if is_yaml(&path) {
+            let place = gie.place_of("config-file");
+            return Err(format!("{place}: YAML is not read. Name a file with groups in brackets").into());
+        }
         let text = read(&path).map_err(|failure| format!("{}: {failure}", gie.place_of("config-file")))?;
         let groups = ini::parse(&text, &format!("{}: ", path.display()))?;
         let file = path.file_name().map_or_else(|| file.into(), |name| name.to_string_lossy().into_owned());

@@ -71,8 +71,7 @@ pub fn run(args: &ImportArgs) -> Result<Status, Failure> {
 }
 
 fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
-    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if ["yml", "yaml"].contains(&ending) {
+    if is_yaml(file) {
         return Err("YAML is not read. Give the file with groups in brackets".into());
     }
     let text = read(file)?;
@@ -104,6 +103,10 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
         return Err("it has neither the groups of deepstream-app nor [property] of nvinfer".into());
     }
     Ok(config)
+}
+
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml")
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

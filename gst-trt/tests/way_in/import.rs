@@ -321,6 +321,7 @@ fn what_cannot_be_imported_is_said() {
     for (name, contents, said) in [
         ("no.txt", None, "cannot read no.txt"),
         ("a.yml", Some("property:"), "YAML is not read"),
+        ("y.txt", Some("[primary-gie]\nconfig-file=infer.yml\n"), "line 2: config-file: YAML is not read"),
         ("a.txt", Some("hello"), "line 1 is before the first group"),
         ("h.txt", Some("[source0\nenable=1\n"), "line 1 begins a group, and its ] is missing"),
         ("b.txt", Some("[other]\na=1\n"), "neither the groups of deepstream-app nor [property]"),
