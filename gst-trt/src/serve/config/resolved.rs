@@ -52,6 +52,7 @@ use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 use destinations::check_subjects;
 use privacy::check_privacy;
+use snapshots::check_places;
 
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
@@ -279,7 +280,7 @@ impl Config {
             warnings.extend(tiles::missing().map(|problem| (TILES, number, problem)));
         }
         check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
-        check_folders(config.sources.iter()).map_err(|problem| ("snapshots", 0, problem))?;
+        check_places(config.sources.iter()).map_err(|problem| ("snapshots", 0, problem))?;
         for (number, ask) in config.asks.iter().enumerate() {
             config.check_asked(ask).map_err(|problem| ("ask", number, problem))?;
         }
@@ -327,7 +328,11 @@ impl Config {
         }
         let keys =
             SourceKeys::deserialize(keys).map_err(|error| wording::ended(wording::of_serde(&error.to_string())))?;
-        self.stream(&keys, running).map_err(|KeyError { key, text, .. }| wording::ended(format!("{key}: {text}")))
+        let source = self.stream(&keys, running).and_then(|source| {
+            check_places(self.sources.iter().chain([&source]))?;
+            Ok(source)
+        });
+        source.map_err(|KeyError { key, text, .. }| wording::ended(format!("{key}: {text}")))
     }
 
     /// The file of a model, as if it was written in this file. One on a server has an address.

@@ -226,9 +226,14 @@ fn snapshots_have_a_folder_and_limits() {
     assert_eq!(source.folders(), [folder.join("r"), folder.join("p")]);
     assert!(load(with(keys) + "snapshots = false\n").unwrap().sources[0].snapshots.is_none());
     let kept = "folder = \"p\"\nkeep = \"2d\"";
+    // By other names.
+    std::fs::create_dir(folder.join("r")).unwrap();
+    std::os::unix::fs::symlink("r", folder.join("link")).unwrap();
     for (keys, source, line, said) in [
         ("folder = \"p\"".to_string(), "", 15, "Say what is kept: keep, keep-bytes, total-bytes or free-bytes"),
         (kept.replace("\"p\"", "\"r\""), "", 15, "recordings go to "),
+        (kept.replace("\"p\"", "\"link/../r\""), "", 15, "recordings go to "),
+        (kept.replace("\"p\"", "\"link\""), "", 15, "recordings go to "),
         (format!("{kept}\nclasses = [\"dics\"]"), "", 0, "there is no class “dics”; did you mean “disc”?"),
         (format!("{kept}\nmin-confidence = 50"), "", 17, "a confidence is 0 to 1"),
         (format!("{kept}\nmax-size = 5000"), "", 17, "32 to 4096 pixels"),

@@ -2,7 +2,7 @@
 //! Of which objects there are snapshots, and what is kept of them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::keys::SnapshotKeys;
 use super::super::rate::Rate;
@@ -73,15 +73,35 @@ impl Config {
 
 /// Recordings and snapshots have limits of their own, so they have folders of their own.
 pub fn check_folders<'a>(sources: impl Iterator<Item = &'a SourceConfig> + Clone) -> Result<(), KeyError> {
-    let recorded: BTreeSet<_> =
-        sources.clone().filter_map(|source| source.record.as_ref()).map(|record| &record.folder).collect();
-    let both =
-        sources.filter_map(|source| source.snapshots.as_ref()).find(|snapshots| recorded.contains(&snapshots.folder));
-    match both {
-        Some(snapshots) => {
-            let shown = snapshots.folder.display();
+    check_by(sources, Path::to_path_buf)
+}
+
+/// The same of folders by whatever name, such as that of a link. Looks at the disk.
+pub(super) fn check_places<'a>(sources: impl Iterator<Item = &'a SourceConfig> + Clone) -> Result<(), KeyError> {
+    check_by(sources, place)
+}
+
+fn check_by<'a>(
+    sources: impl Iterator<Item = &'a SourceConfig> + Clone,
+    place: impl Fn(&Path) -> PathBuf,
+) -> Result<(), KeyError> {
+    let recorded = sources.clone().filter_map(|source| source.record.as_ref()).map(|record| &record.folder);
+    // Thousands of sources share a few.
+    let recorded: BTreeSet<&PathBuf> = recorded.collect();
+    let recorded: BTreeSet<PathBuf> = recorded.into_iter().map(|folder| place(folder)).collect();
+    let kept = sources.filter_map(|source| source.snapshots.as_ref()).map(|snapshots| &snapshots.folder);
+    let kept: BTreeSet<&PathBuf> = kept.collect();
+    match kept.into_iter().find(|folder| recorded.contains(&place(folder))) {
+        Some(folder) => {
+            let shown = folder.display();
             Err(problem("folder", format!("recordings go to {shown}, too. Write another folder for snapshots")))
         }
         None => Ok(()),
     }
+}
+
+/// A folder as it is on the disk. One that is to be made is in one that is there.
+fn place(folder: &Path) -> PathBuf {
+    let there = folder.ancestors().find_map(|path| Some((path, path.canonicalize().ok()?)));
+    there.map_or_else(|| folder.into(), |(path, place)| place.join(folder.strip_prefix(path).unwrap_or(folder)))
 }
