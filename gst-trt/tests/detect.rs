@@ -513,6 +513,9 @@ fn vectors_are_written_where_they_are_wanted() {
         let options = ["--no-video", "--frames", "8", "--on-objects", &vectors, "--object-options", "layout=embed"];
         let output = detect(&folder, &sample(), &shapes(), &[&options[..], more].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
+        let is_warned =
+            text(&output.stderr).contains("reid.onnx gives vectors, and nothing is done with them: --vectors");
+        assert_eq!(is_warned, !wanted, "{}", text(&output.stderr));
         let lines = lines(&folder.join("sample-boxes.jsonl"));
         let objects: Vec<_> = lines.iter().flat_map(|line| line["detections"].as_array().unwrap()).collect();
         // Three numbers of four bytes each.

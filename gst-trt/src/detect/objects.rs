@@ -16,6 +16,7 @@ use super::table::{NO_MAPS, RowSubject, SEVERAL_VECTORS};
 use crate::chain::{InferenceElements, ModelElements, element, models_before, stage};
 use crate::failure::Failure;
 use crate::serve::{HeadSettings, ModelOutcome, ModelSettings};
+use crate::terminal::print_error;
 
 /// What the files of the models tell. `configured` has the elements of the chain with their properties.
 pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pipeline) -> Result<(), Failure> {
@@ -46,6 +47,11 @@ pub fn check(args: &DetectArgs, chain: &InferenceElements, configured: &gst::Pip
         return Err(SEVERAL_VECTORS.into());
     }
     let is_compared = args.tracker().is_some_and(|tracker| models_before(&tracker, outcomes.len()) > 1);
+    let vectors = outcomes[1..].iter().position(|outcome| outcome.is_vector);
+    if let Some(number) = vectors.filter(|_| !args.vectors && !is_table_alone && !is_compared) {
+        let name = shown(&chain.on_objects[number].model.model);
+        print_error(&format!("Warning: {name} gives vectors, and nothing is done with them: --vectors writes them."));
+    }
     let has_column = |outcome: &ModelOutcome| !outcome.is_map && (args.vectors || !outcome.is_vector);
     if !is_table_alone || is_compared || outcomes[1..].iter().any(has_column) {
         return Ok(());
