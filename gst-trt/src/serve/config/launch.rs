@@ -32,16 +32,48 @@ const TAKEN_ON_OBJECTS: [(&str, &str); 2] = [("regions", "on"), ("object-classes
 /// Paths that begin at the folder of the configuration, as its other ones do.
 const PATHS: [&str; 5] = ["engine-cache", "int8-calibration-cache", "openvino-library", "ort-library", "trt-library"];
 
+/// The property that has an input and its file, or several with commas between them: `txt_feats=words.npy`.
+const INPUT_VALUES: &str = "input-values";
+
 /// The text, with paths that begin at that folder.
 pub fn with_paths(mut text: String, element: &gst::Element, folder: &Path) -> String {
-    for name in PATHS.into_iter().filter(|name| element.find_property(name).is_some()) {
+    let names = PATHS.into_iter().chain([INPUT_VALUES]);
+    for name in names.filter(|name| element.find_property(name).is_some()) {
         let value = element.property::<Option<String>>(name).unwrap_or_default();
-        if !value.is_empty() && Path::new(&value).is_relative() {
-            let path = folder.join(value).to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        let path = match name {
+            INPUT_VALUES => with_files(&value, folder),
+            _ if value.is_empty() || Path::new(&value).is_absolute() => continue,
+            _ => folder.join(&value).to_string_lossy().into_owned(),
+        };
+        if path != value {
+            let path = path.replace('\\', "\\\\").replace('"', "\\\"");
             text += &format!(" {name}=\"{path}\""); // the last one counts
         }
     }
     text
+}
+
+/// The text of `input-values`, with files that begin at that folder. What cannot be read stays as it is: trtinfer tells of it.
+fn with_files(text: &str, folder: &Path) -> String {
+    // A comma, an equals sign and a backslash of a name have a backslash before them there.
+    let folder = folder.join("").to_string_lossy().replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+    let begun = |entry: &str| match entry.split_once(plain('=')).map(|(input, file)| (input, file.trim())) {
+        Some((input, file)) if !file.is_empty() && Path::new(file.strip_prefix('\\').unwrap_or(file)).is_relative() => {
+            format!("{input}={folder}{file}")
+        }
+        _ => entry.into(),
+    };
+    text.split(plain(',')).map(begun).collect::<Vec<String>>().join(",")
+}
+
+/// Whether the next character of a text is such a separator. One behind a backslash is none.
+fn plain(separator: char) -> impl FnMut(char) -> bool {
+    let mut is_escaped = false;
+    move |c| {
+        let is_plain = !is_escaped;
+        is_escaped = is_plain && c == '\\';
+        is_plain && c == separator
+    }
 }
 
 /// The text as GStreamer takes it, with an element that has these properties.
@@ -180,5 +212,32 @@ mod tests {
             [empty(), in_folder("t.table"), empty(), empty(), "/opt/trt".into()]
         );
         assert_eq!(paths("interval=2"), [(); 5].map(|()| empty()));
+    }
+
+    #[test]
+    fn files_of_input_values_begin_at_the_folder_of_the_configuration() {
+        chain::start_gstreamer().unwrap();
+        let values = |text: &str, folder: &Path| {
+            let (line, element) = check("infer", text, RunsOn::Frames).unwrap();
+            let line = with_paths(line, &element, folder);
+            let (again, element) = check("infer", &line, RunsOn::Frames).unwrap();
+            assert_eq!(with_paths(again, &element, folder), line, "it is so for good");
+            element.property::<Option<String>>(INPUT_VALUES).unwrap_or_default()
+        };
+        for (text, expected) in [
+            ("input-values=txt_feats=words.npy", "txt_feats=/etc/gst-trt/words.npy"),
+            (
+                "input_values=\"tpe = w.npy, b=/opt/b.npy,c=../c d.npy\"",
+                "tpe =/etc/gst-trt/w.npy, b=/opt/b.npy,c=/etc/gst-trt/../c d.npy",
+            ),
+            (r#"input-values="a\\=b=red\\,blue.npy""#, r"a\=b=/etc/gst-trt/red\,blue.npy"),
+            ("input-values=words.npy", "words.npy"),
+            ("input-values=a=", "a="),
+            ("interval=2", ""),
+        ] {
+            assert_eq!(values(text, Path::new("/etc/gst-trt")), expected, "{text}");
+        }
+        let odd = Path::new("/a,b \"c\"\\d=e");
+        assert_eq!(values("input-values=x=w.npy", odd), r#"x=/a\,b "c"\\d\=e/w.npy"#);
     }
 }
