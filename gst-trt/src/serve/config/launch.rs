@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Properties of an element as a text of a launch line: `interval=2 precision=fp16`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gst::prelude::*;
 
@@ -64,6 +64,23 @@ fn with_files(text: &str, folder: &Path) -> String {
         _ => entry.into(),
     };
     text.split(plain(',')).map(begun).collect::<Vec<String>>().join(",")
+}
+
+/// The files of `input-values` of an element, with paths that begin at that folder, and those with names of their words.
+pub fn value_files(element: &gst::Element, folder: &Path) -> Vec<PathBuf> {
+    let unescaped = |text: &str| {
+        let (mut chars, mut name) = (text.chars(), String::new());
+        while let Some(c) = chars.next() {
+            name.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+        }
+        name
+    };
+    let values = element.property::<Option<String>>(INPUT_VALUES).unwrap_or_default();
+    let values = with_files(&values, folder);
+    let files = values
+        .split(plain(','))
+        .filter_map(|entry| Some(PathBuf::from(unescaped(entry.split_once(plain('='))?.1.trim()))));
+    files.flat_map(|file| [file.with_extension("txt"), file.with_extension("names"), file]).collect()
 }
 
 /// Whether the next character of a text is such a separator. One behind a backslash is none.
@@ -237,6 +254,10 @@ mod tests {
         ] {
             assert_eq!(values(text, Path::new("/etc/gst-trt")), expected, "{text}");
         }
+        let (_, element) = check("infer", r#"input-values="a=red\\,blue.npy,b=/opt/b.npy""#, RunsOn::Frames).unwrap();
+        let files =
+            ["/f/red,blue.txt", "/f/red,blue.names", "/f/red,blue.npy", "/opt/b.txt", "/opt/b.names", "/opt/b.npy"];
+        assert_eq!(value_files(&element, Path::new("/f")), files.map(PathBuf::from));
         let odd = Path::new("/a,b \"c\"\\d=e");
         assert_eq!(values("input-values=x=w.npy", odd), r#"x=/a\,b "c"\\d\=e/w.npy"#);
     }

@@ -18,7 +18,7 @@ pub struct ModelConfig {
     pub classes: Option<String>,
     pub labels: Option<PathBuf>,
     pub layout_file: Option<PathBuf>,
-    /// What these two files hold, as a number. With other contents it is another model.
+    /// What these two files hold, and those of `input-values`, as a number. With other contents it is another model.
     pub contents: u64,
     pub backend: Option<String>,
     pub batch_size: u32,

@@ -357,6 +357,22 @@ fn labels_have_as_many_lines_as_the_model_has_classes() {
     assert_eq!(with("one\ntwo\n").unwrap().warnings, Vec::<String>::new());
 }
 
+/// At SIGHUP they count, and the words in the configuration are the same.
+#[test]
+fn with_other_words_in_the_same_file_it_is_another_model() {
+    let folder = scratch("config-with_other_words_in_the_same_file_it_is_another_model");
+    let with = |vectors: &[u8], names: &str| {
+        std::fs::write(folder.join("words.npy"), vectors).unwrap();
+        std::fs::write(folder.join("words.txt"), names).unwrap();
+        let config = right().replace("name = \"m\"", "name = \"m\"\ninfer = \"input-values=txt_feats=words.npy\"");
+        load(&folder, "words.toml", config.as_bytes()).unwrap().models.remove(0)
+    };
+    let former = with(b"1", "car\n");
+    assert_eq!(with(b"1", "car\n"), former);
+    assert_ne!(with(b"2", "car\n"), former);
+    assert_ne!(with(b"1", "dog\n"), former);
+}
+
 #[test]
 fn a_model_is_read() {
     let folder = scratch("config-a_model_is_read");

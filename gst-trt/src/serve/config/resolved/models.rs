@@ -19,6 +19,8 @@ use crate::model_options::{backend_words, check_file, check_model};
 
 /// Of labels and of a layout. Longer ones are refused.
 const MAX_TEXT: u64 = 16 << 20;
+/// Of vectors of words. trtinfer takes no longer ones.
+const MAX_VALUES: u64 = 256 << 20;
 
 impl Config {
     /// A model, what it gives, and what may be wrong with it.
@@ -52,7 +54,6 @@ impl Config {
         }
         let mut contents = DefaultHasher::new();
         [&model.labels, &model.layout_file].map(|file| read_regular(file.as_ref()?, MAX_TEXT).ok()).hash(&mut contents);
-        model.contents = contents.finish();
         let backends: Vec<_> = backend_words().collect();
         if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
             return Err(problem("backend", wording::unknown_value(backend, &backends)));
@@ -68,6 +69,10 @@ impl Config {
             *text = launch::with_paths(line, &element, &self.folder);
             elements.push(element);
         }
+        for file in launch::value_files(&elements[1], &self.folder) {
+            read_regular(&file, MAX_VALUES).ok().hash(&mut contents);
+        }
+        model.contents = contents.finish();
         let head = HeadSettings::of(&elements[2], model.layout_file.as_deref());
         let settings = ModelSettings {
             file: &model.file,
