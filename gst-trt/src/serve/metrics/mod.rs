@@ -11,11 +11,11 @@ pub mod process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use MetricKind::{Counter, Gauge};
 use gpu::GpuReading;
 use gsttrt_core::identity::IdentityCounts;
+use tokio::sync::Mutex;
 
 use super::config::RunsOn;
 use super::control::{
@@ -106,8 +106,8 @@ fn folders(sources: &[SourceStatus]) -> BTreeSet<PathBuf> {
 
 /// The machine, with the disks of those sources. What does not answer is left out.
 pub async fn read_machine(sources: &[SourceStatus]) -> MachineReading {
-    static GPUS: AtomicBool = AtomicBool::new(false);
-    static DISKS: AtomicBool = AtomicBool::new(false);
+    static GPUS: Mutex<()> = Mutex::const_new(());
+    static DISKS: Mutex<()> = Mutex::const_new(());
     let folders = folders(sources);
     let (gpus, disks) = (outside::read(&GPUS, gpu::read), outside::read(&DISKS, || disk::read(folders)));
     MachineReading { gpus: gpus.await, disks: disks.await }
@@ -116,8 +116,8 @@ pub async fn read_machine(sources: &[SourceStatus]) -> MachineReading {
 /// The same for a thread that may wait.
 #[cfg(feature = "otel")]
 pub fn wait_for_machine(sources: &[SourceStatus]) -> MachineReading {
-    static GPUS: AtomicBool = AtomicBool::new(false);
-    static DISKS: AtomicBool = AtomicBool::new(false);
+    static GPUS: Mutex<()> = Mutex::const_new(());
+    static DISKS: Mutex<()> = Mutex::const_new(());
     let folders = folders(sources);
     let gpus = outside::wait(&GPUS, gpu::read);
     MachineReading { gpus, disks: outside::wait(&DISKS, || disk::read(folders)) }
