@@ -274,6 +274,7 @@ impl Config {
             config.sources.push(source);
         }
         warnings.extend(config.doubtful_folders());
+        warnings.extend(config.doubtful_events());
         for (number, tiles) in config.keys.rtsp.iter().flat_map(|rtsp| rtsp.tiles.clone()).enumerate() {
             let tiles = config.tiles(&tiles).map_err(|problem| (TILES, number, problem))?;
             config.tiles.push(tiles);

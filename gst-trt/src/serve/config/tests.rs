@@ -161,6 +161,20 @@ fn what_is_recorded_and_kept_is_said_in_one_table() {
         right().replace("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"1d\"") + "analytics = false\n";
     let record = load(&folder, "all.toml", text.as_bytes()).unwrap().sources.remove(0).record.unwrap();
     assert_eq!((record.events, record.segment), (None, Some(Duration::from_secs(300))));
+    // Kinds of events do.
+    let warnings = |all: &str, source: &str| {
+        let all = format!("folder = \"r\"\ncontinuous = true\nkeep = \"1d\"\n{all}");
+        load(&folder, "kinds.toml", (right().replace("folder = \"r\"", &all) + source).as_bytes()).unwrap().warnings
+    };
+    let kinds = "events = [\"entered\"]\n";
+    let own = format!("[source.record]\nfolder = \"own\"\ncontinuous = true\nkeep = \"1d\"\n{kinds}");
+    for (all, source) in [(kinds, "analytics = false\n"), ("", &*format!("analytics = false\n{own}"))] {
+        let warnings = warnings(all, source);
+        assert!(matches!(&warnings[..], [only] if only.contains("no event is recorded")), "{warnings:?}");
+    }
+    for (all, source) in [(kinds, ""), ("", &*own), ("events = []\n", "analytics = false\n")] {
+        assert_eq!(warnings(all, source), Vec::<String>::new());
+    }
     let text = right() + "analytics = false\n";
     let error = load(&folder, "none.toml", text.as_bytes()).unwrap_err();
     assert!(error.contains("set continuous = true in [record]"), "{error}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::keys::{Container, RecordKeys};
+use super::super::keys::{Container, Override, RecordKeys, SourceKeys};
 use super::super::wording;
 use super::super::wording::{KeyError, problem};
 use super::{Config, SourceConfig};
@@ -63,6 +63,23 @@ impl Config {
             }
         }
         folders
+    }
+
+    /// Kinds of events that are to be recorded, where no zones tell of any. What is recorded all the time goes on.
+    pub(super) fn doubtful_events(&self) -> Vec<(&'static str, usize, KeyError)> {
+        let doubt = || problem("events", "no event is recorded without [analytics]: add it, or leave events out");
+        let lists = |record: &RecordKeys| record.events.as_ref().is_some_and(|events| !events.is_empty());
+        let has_none = |source: &SourceKeys| source.analytics.or(&self.keys.analytics).is_none();
+        let sources = || self.keys.source.iter();
+        let own = sources()
+            .enumerate()
+            .filter(|(_, source)| matches!(&source.record, Override::Own(record) if lists(record)) && has_none(source));
+        let mut doubts: Vec<_> = own.map(|(number, _)| ("source", number, doubt())).collect();
+        let mut of_all = sources().filter(|source| source.record.is_common()).map(has_none).peekable();
+        if self.keys.record.as_ref().is_some_and(lists) && of_all.peek().is_some() && of_all.all(|has_none| has_none) {
+            doubts.push(("record", 0, doubt()));
+        }
+        doubts
     }
 
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
