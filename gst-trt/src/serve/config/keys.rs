@@ -210,8 +210,7 @@ pub struct RecordKeys {
     /// Whether all is recorded, too, and after what time another file is begun.
     #[serde(default)]
     pub continuous: bool,
-    #[serde(default = "seconds::<300_000>")]
-    pub segment: Seconds,
+    pub segment: Option<Seconds>,
     /// How long recordings are kept.
     pub keep: Option<Age>,
     /// ByteSize of a source, of all in the folder, and of the disk that stay free.

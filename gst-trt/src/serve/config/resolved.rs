@@ -275,6 +275,7 @@ impl Config {
         }
         warnings.extend(config.doubtful_folders());
         warnings.extend(config.doubtful_events());
+        warnings.extend(config.doubtful_segments());
         for (number, tiles) in config.keys.rtsp.iter().flat_map(|rtsp| rtsp.tiles.clone()).enumerate() {
             let tiles = config.tiles(&tiles).map_err(|problem| (TILES, number, problem))?;
             config.tiles.push(tiles);

@@ -175,6 +175,14 @@ fn what_is_recorded_and_kept_is_said_in_one_table() {
     for (all, source) in [(kinds, ""), ("", &*own), ("events = []\n", "analytics = false\n")] {
         assert_eq!(warnings(all, source), Vec::<String>::new());
     }
+    // The length of files that there are none of.
+    for (old, new, line) in [
+        ("folder = \"r\"", "folder = \"r\"\nsegment = \"1min\"", "line 16, segment: "),
+        ("name = \"s\"", "name = \"s\"\nrecord = {folder = \"own\", segment = \"1min\"}", "line 21, segment: "),
+    ] {
+        let warnings = load(&folder, "length.toml", right().replace(old, new).as_bytes()).unwrap().warnings;
+        assert!(matches!(&warnings[..], [only] if only.contains(line) && only.contains("max-length")), "{warnings:?}");
+    }
     let text = right() + "analytics = false\n";
     let error = load(&folder, "none.toml", text.as_bytes()).unwrap_err();
     assert!(error.contains("set continuous = true in [record]"), "{error}");

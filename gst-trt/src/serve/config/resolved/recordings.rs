@@ -11,6 +11,9 @@ use super::super::wording::{KeyError, problem};
 use super::{Config, SourceConfig};
 use crate::serve::archive::{FolderLimits, KeepLimits};
 
+/// The length of files where all is recorded, if none is given.
+const SEGMENT: Duration = Duration::from_mins(5);
+
 /// What trtanalytics calls what happens.
 pub(super) const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
 
@@ -82,6 +85,19 @@ impl Config {
         doubts
     }
 
+    /// The length of files of which there are none.
+    pub(super) fn doubtful_segments(&self) -> Vec<(&'static str, usize, KeyError)> {
+        let own = self.keys.source.iter().enumerate().filter_map(|(number, source)| match &source.record {
+            Override::Own(record) => Some(("source", number, record)),
+            _ => None,
+        });
+        let tables = self.keys.record.iter().map(|record| ("record", 0, record)).chain(own);
+        let doubtful = tables.filter(|(_, _, record)| record.segment.is_some() && !record.continuous);
+        let text =
+            "it is the length of files with continuous = true, which is not set. Those of events have max-length";
+        doubtful.map(|(table, number, _)| (table, number, problem("segment", text))).collect()
+    }
+
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
@@ -94,7 +110,8 @@ impl Config {
             return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
         }
         let folder = self.folder_for(&keys.folder)?;
-        if keys.segment.0 < Duration::from_secs(1) {
+        let segment = keys.segment.map_or(SEGMENT, |segment| segment.0);
+        if segment < Duration::from_secs(1) {
             return Err(problem("segment", "a segment has at least 1 second"));
         }
         let keep = KeepLimits {
@@ -113,7 +130,7 @@ impl Config {
         Ok(RecordConfig {
             folder,
             events: (!is_none).then_some(events),
-            segment: keys.continuous.then_some(keys.segment.0),
+            segment: keys.continuous.then_some(segment),
             keep,
             pre_roll: keys.pre_roll.0,
             post_roll: keys.post_roll.0,
