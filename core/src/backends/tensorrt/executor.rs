@@ -452,15 +452,16 @@ impl ModelInstance for TrtExecutor {
             return Ok(());
         }
         let sides = self.request.model().side_inputs(&self.request.spec, *self.rows.end(), values)?;
-        let sides = || self.side_inputs.iter().zip(sides.iter().flatten());
-        if let Some((have, given)) = sides().find(|(have, given)| have.dims != given.desc().dims) {
+        let sides = sides.iter().flatten();
+        let mut pairs = self.side_inputs.iter().zip(sides.clone());
+        if let Some((have, given)) = pairs.find(|(have, given)| have.dims != given.desc().dims) {
             return Err(Error::new(ErrorKind::Settings, format!("The engine does not take {}", given.desc()))
                 .cause(format!("it was prepared for {} {}", given.desc().name, have.dims))
                 .remedy("Load the model again for it"));
         }
         self.wait_for_elsewhere()?;
         self.request.values = Arc::default(); // until all are there
-        for (SideInput { block, .. }, given) in sides() {
+        for (SideInput { block, .. }, given) in self.side_inputs.iter().zip(sides) {
             // SAFETY: the block is as large, and stays with the context. Runs use it in the order of the stream.
             unsafe { self.stream.upload(given.bytes().expect(ON_HOST), block.address()) }?;
         }
