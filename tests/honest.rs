@@ -338,6 +338,7 @@ fn held_boxes_end_with_their_part_of_the_stream() {
 /// segment stay.
 #[test]
 fn the_first_frame_of_another_part_of_the_stream_is_inferred() {
+    init();
     let file = model(&scratch("inferred-first"), &ROW);
     let segment = || gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
     let flush = || vec![gst::event::FlushStart::new(), gst::event::FlushStop::new(true), segment()];

@@ -140,9 +140,12 @@ fn boxes_are_held_until_another_part_of_the_stream_begins() {
     segment.set_stop(gst::ClockTime::from_seconds(9));
     line.push_event(gst::event::Segment::new(&segment));
     assert_eq!(line.found().len(), 1, "its end is known now");
+    let inferred =
+        |line: &mut Line| line.element("trtinfer").property::<gst::Structure>("stats").get::<u64>("inferred").unwrap();
+    assert_eq!(inferred(&mut line), 1);
     segment.set_time(gst::ClockTime::from_seconds(3));
     line.push_event(gst::event::Segment::new(&segment));
-    assert_eq!(line.found().len(), 0, "it is another part");
+    assert_eq!((line.found().len(), inferred(&mut line)), (1, 2), "it is another part, and has boxes of its own");
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub struct StreamFrame {
 const LATEST: u64 = 1 << 62;
 
 /// So long is a frame of a stream without times and without a rate, as an application may give it. Else time would stand still there: objects
-/// that are gone would be kept for ever, and none would stay anywhere for any time.
+/// that are gone would be kept without end, and none would stay anywhere for any time.
 const UNKNOWN_DURATION: u64 = 33_333_333;
 
 /// After so many frames with one time they tell nothing: an application gives all the same.
