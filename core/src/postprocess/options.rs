@@ -347,12 +347,12 @@ mod tests {
     use super::*;
 
     /// One of the numbers.
-    type Field = fn(&mut PostprocessOptions) -> &mut f32;
+    type NumberOf = fn(&mut PostprocessOptions) -> &mut f32;
 
     /// As those of texts are.
     #[test]
     fn numbers_of_a_program_are_checked() {
-        let fields: [(&str, Field); 5] = [
+        let fields: [(&str, NumberOf); 5] = [
             ("score-threshold", |options| &mut options.score_threshold),
             ("iou-threshold", |options| &mut options.iou_threshold),
             ("map-threshold", |options| &mut options.map_threshold),
