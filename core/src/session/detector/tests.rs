@@ -10,7 +10,7 @@ use crate::image::frame::Plane;
 #[test]
 fn what_the_model_for_another_size_warns_of_is_told() {
     let options = SessionOptions { backend: BackendPreference::Named("rten"), ..SessionOptions::default() };
-    let open = || Session::open("../tests/models/shapes.onnx", &options).unwrap();
+    let open = || Session::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx"), &options).unwrap();
     let mut detector = Detector::new(open(), PostprocessOptions::default()).unwrap();
     let (mut fitted, warning) = (open(), Error::new(ErrorKind::Model, "It differs from the CPU"));
     fitted.warnings.push(warning.clone());
