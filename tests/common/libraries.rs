@@ -96,7 +96,12 @@ pub fn batches_and_open_sizes_are_taken(folder: &Path, options: &[String]) {
     let all = Graph::new()
         .input("pixel_values", F32, &["batch_size", "num_channels", "height", "width"])
         .weight("w", F32, &[4, 3, 1, 1], floats)
-        .node("Conv", &["pixel_values", "w"], &["maps"], vec![ints("strides", &[1, 1]), ints("dilations", &[1, 1])])
+        .node(
+            "Conv",
+            &["pixel_values", "w"],
+            &["maps"],
+            vec![ints("strides", &[1, 1]), ints("dilations", &[1, 1]), ints("pads", &[0, 0, 0, 0])],
+        )
         .output("maps", F32, &["batch_size", "4", "height", "width"])
         .save(&folder.join("channels.onnx"));
     let expected = run(&all, &["backend=rten", "input-size=48x32"]).unwrap();
