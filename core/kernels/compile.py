@@ -9,6 +9,7 @@ LIBRARIES is the folder of libnvrtc.so.12 and libnvrtc-builtins.so.12.2; OUT get
 
 import ctypes
 import pathlib
+import re
 import sys
 
 OPTIONS = [
@@ -59,8 +60,18 @@ def compile_file(nvrtc, path):
     check(nvrtc, status, f"{path} does not compile")
     ptx = text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return shortened(ptx)
+
+
+def shortened(ptx):
+    """The same without comments, indents and long names of its own: programs and wheels have all of this text, some twice."""
+    lines = (re.sub(r"\s+", " ", line.strip()).replace(", ", ",") for line in ptx.splitlines())
     # NVRTC declares the constants of nv::target in every program, and nothing reads them.
-    return "".join(line for line in ptx.splitlines(keepends=True) if "2nv6target" not in line)
+    kept = [line for line in lines if line and not line.startswith("//") and "2nv6target" not in line]
+    text = "\n".join(kept).replace("$L__BB", "$") + "\n"
+    names = dict.fromkeys(re.findall(r"\b_Z\w+", text))
+    numbers = {name: f"_{number}" for number, name in enumerate(names)}
+    return re.sub(r"\b_Z\w+", lambda name: numbers[name.group()], text)
 
 
 def main():
