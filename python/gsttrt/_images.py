@@ -213,8 +213,10 @@ def of_pillow(image: Any) -> NDArray[numpy.uint8]:
         return rgb(image, getattr(image, "format", None))
     except InputError:
         raise
-    except (AttributeError, OSError, ValueError, SyntaxError) as error:
-        raise ReadError(f"Cannot read the image of Pillow: {error}. Check that its file is whole, and that it is not closed.") from error
+    except (AssertionError, AttributeError, OSError, ValueError, SyntaxError) as error:
+        # Of a file that is closed Pillow says nothing.
+        cause = str(error) or "there is no file"
+        raise ReadError(f"Cannot read the image of Pillow: {cause}. Check that its file is whole, and that it is not closed.") from error
 
 
 def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
