@@ -123,7 +123,7 @@ impl InputTransform {
     }
 }
 
-/// Widths of tensors of whole frames between the narrowest and the widest are multiples of this, so that many frames have the same.
+/// Widths of tensors between the narrowest and the widest are multiples of this, so that many lines have the same.
 const WIDTH_STEP: u32 = 32;
 
 /// Pixels of an input, in all frames of a clip: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in a
@@ -160,18 +160,12 @@ impl InputSpec {
         dims
     }
 
-    /// The width of the tensor for a frame that is a line of text, and has so many columns at its height.
+    /// The width of the tensor for a line of text that has so many columns at its height.
     pub fn width_for(&self, columns: u32) -> u32 {
         let (_, _, width) = self.chw();
         let (least, most) = (width as u32, self.widest.max(width as u32));
         let stepped = columns.min(most).checked_next_multiple_of(WIDTH_STEP);
         stepped.map_or(most, |width| width.clamp(least, most))
-    }
-
-    /// The width of a tensor that is nearest to so many columns.
-    pub fn nearest_width(&self, columns: u32) -> u32 {
-        let (_, _, width) = self.chw();
-        columns.clamp(width as u32, self.widest.max(width as u32))
     }
 
     /// Channels, height and width. A vector is one pixel, and its numbers are the channels.
