@@ -97,6 +97,10 @@ image() {
 
 # What HEALTHCHECK runs says that the service is well, and that it is not once nothing answers. The service is process 1, as in a container.
 health() {
+    local begun
+    # Between two programs process 1 has no command, as here the shell has none.
+    begun=$(echo '/usr/libexec/gst-trt-health && echo well || true' | unshare --pid --fork --mount-proc="$1/proc" chroot "$1" /usr/bin/bash)
+    [ -z "$begun" ] || fail "the health check takes a container that begins for a well one."
     # shellcheck disable=SC2016  # the shell inside expands it
     timeout 120 unshare --net --pid --fork --mount-proc="$1/proc" bash -ec '
         inside() { chroot --userspec 54321:0 "$1" env --ignore-environment PATH=/usr/bin HOME=/var/lib/gst-trt GST_REGISTRY=/tmp/registry.bin "${@:2}"; }
