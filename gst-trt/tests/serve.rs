@@ -58,8 +58,8 @@ fn expect_no_gap(service: &Service, source: &str, last: &mut Option<u64>, count:
 #[cfg(target_env = "gnu")]
 fn threads_keep_little_of_what_they_free() {
     for (number, set, want) in [
-        (0, "", "glibc.malloc.tcache_max=256"),
-        (1, "glibc.malloc.perturb=0", "glibc.malloc.perturb=0:glibc.malloc.tcache_max=256"),
+        (0, "", "glibc.malloc.tcache_max=128"),
+        (1, "glibc.malloc.perturb=0", "glibc.malloc.perturb=0:glibc.malloc.tcache_max=128"),
         (2, "glibc.malloc.tcache_count=3", "glibc.malloc.tcache_count=3"),
     ] {
         let folder = scratch(&format!("serve-caches-{number}"));

@@ -18,7 +18,7 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 const OF_CACHES: &str = "glibc.malloc.tcache";
 /// What a thread keeps for itself are blocks of at most so many bytes.
 #[cfg(target_env = "gnu")]
-const SMALL_CACHES: &str = "glibc.malloc.tcache_max=256";
+const SMALL_CACHES: &str = "glibc.malloc.tcache_max=128";
 /// Has the number of the process that has begun once more. It stays the same then: whatever takes the tunables away, there is no third
 /// time.
 #[cfg(target_env = "gnu")]
@@ -129,9 +129,9 @@ mod tests {
     fn tunables_that_are_set_stay() {
         let nothing: &[u8] = b"";
         for (set, wanted) in [
-            (nothing, &b"glibc.malloc.tcache_max=256"[..]),
-            (b"glibc.malloc.perturb=0", b"glibc.malloc.perturb=0:glibc.malloc.tcache_max=256"),
-            (b"glibc.malloc.perturb=0:\xff", b"glibc.malloc.perturb=0:\xff:glibc.malloc.tcache_max=256"),
+            (nothing, &b"glibc.malloc.tcache_max=128"[..]),
+            (b"glibc.malloc.perturb=0", b"glibc.malloc.perturb=0:glibc.malloc.tcache_max=128"),
+            (b"glibc.malloc.perturb=0:\xff", b"glibc.malloc.perturb=0:\xff:glibc.malloc.tcache_max=128"),
             (b"glibc.malloc.perturb=0:glibc.malloc.tcache_count=0", nothing),
             (b"\xff:glibc.malloc.tcache_max=64", nothing),
         ] {
