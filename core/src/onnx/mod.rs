@@ -3,14 +3,15 @@
 //! of weights stay in the bytes of the file.
 //!
 //! [`limits`] refuses files that would end the process, [`weights`] reads what lies in files next to the model, [`cut`] cuts
-//! a graph where a backend cannot go on, [`cast`] makes a model compute in 16 bits, but for what [`exact`] names. [`tables`] are what
-//! numbers of an input choose rows from.
+//! a graph where a backend cannot go on, [`defaults`] writes out what files leave open, [`cast`] makes a model compute in 16 bits, but for
+//! what [`exact`] names. [`tables`] are what numbers of an input choose rows from.
 //!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
 pub mod cast;
 pub mod channels;
 pub mod cut;
+pub mod defaults;
 pub mod exact;
 pub mod limits;
 mod numbers;

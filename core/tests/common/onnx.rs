@@ -34,6 +34,12 @@ impl Graph {
         Graph { model }
     }
 
+    /// With another version of ONNX's own operators than 17.
+    pub fn opset(mut self, version: i64) -> Self {
+        self.model.opset_import[0].version = version;
+        self
+    }
+
     /// A graph from a file, if it has nothing that this cannot write.
     pub fn load(path: &str) -> Self {
         let bytes = std::fs::read(path).unwrap();

@@ -15,7 +15,7 @@ use super::threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{FileContents, ModelInfo};
 use crate::onnx::cut::{self, Suppression};
-use crate::onnx::{GraphProto, MetadataEntry, NodeProto, limits, weights, without_metadata};
+use crate::onnx::{GraphProto, MetadataEntry, NodeProto, defaults, limits, weights, without_metadata};
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,
@@ -31,6 +31,7 @@ struct LoadedSubgraph {
 
 impl Net {
     pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
+        let file = with_defaults(file)?;
         let graph = file.graph()?;
         check_windows(graph)?;
         let (nodes, has_loops) = (limits::check(graph)?, has_loops(graph));
@@ -116,6 +117,15 @@ fn check_constants(net: &rten::Model) -> Result<()> {
     let computed = net.partial_run(Vec::new(), net.output_ids(), Some(threads::own()));
     let failed = |error| Error::new(ErrorKind::Model, "its constants do not go together").cause(error);
     computed.map(drop).map_err(|error| failed(error).remedy("Export the model again; this file contradicts itself"))
+}
+
+/// The file with what rten wants in it. The one without is gone then.
+fn with_defaults(file: Arc<FileContents>) -> Result<Arc<FileContents>> {
+    file.graph()?;
+    match defaults::written_out(file.bytes().clone(), file.onnx()?)? {
+        Some(whole) => Ok(Arc::new(FileContents::of(file.path(), whole))),
+        None => Ok(file),
+    }
 }
 
 /// Refuses models of clips whose windows reach over frames: those of rten have one or two dimensions.
