@@ -42,6 +42,16 @@ impl ClassesOfModels {
         gst::event::CustomDownstreamSticky::new(structure)
     }
 
+    /// Warnings of the names in a list with commas that no model has. `consequence` is what then happens. Without a model that finds
+    /// objects there are none: those of the frames are of other elements, whose classes are not known.
+    pub fn warnings(&self, property: &str, list: &str, consequence: &str) -> Vec<Error> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.filter_map(|name| self.check(property, name).err()).map(|error| error.and_remedy(consequence)).collect()
+    }
+
     /// Checks that objects can have a class of that name, which the user has given for `property`.
     ///
     /// # Errors
@@ -49,7 +59,6 @@ impl ClassesOfModels {
     pub fn check(&self, property: &str, name: &str) -> Result<()> {
         let ClassesOfModels(models) = self;
         match &models[..] {
-            _ if name == ALL && !models.is_empty() => Ok(()),
             [] => Err(Error::new(ErrorKind::Settings, format!("{property}: the model has no boxes"))
                 .cause("it finds no objects, but classes or maps of the whole picture")
                 .remedy(format!("Use a model that detects objects, or leave {property} unset"))),
@@ -62,6 +71,14 @@ impl ClassesOfModels {
             }
             .check(property, name),
         }
+    }
+
+    /// The same, where [`ALL`] is a name as well.
+    ///
+    /// # Errors
+    /// As [`ClassesOfModels::check`].
+    pub fn check_or_all(&self, property: &str, name: &str) -> Result<()> {
+        if name == ALL && !self.0.is_empty() { Ok(()) } else { self.check(property, name) }
     }
 }
 
@@ -100,5 +117,21 @@ mod tests {
         }
         let error = ClassesOfModels::default().check("blur", "person").unwrap_err().message();
         assert!(error.contains("has no boxes"), "{error}");
+        assert!(models.check("classes", ALL).is_err() && models.check_or_all("blur", ALL).is_ok());
+        assert!(ClassesOfModels::default().check_or_all("blur", ALL).is_err());
+    }
+
+    #[test]
+    fn each_name_of_a_list_that_no_model_has_is_told() {
+        let labels = vec!["person".to_string(), "car".to_string()];
+        let models = ClassesOfModels(vec![KnownClasses { labels, count: Some(2) }]);
+        let told = |list: &str| -> Vec<String> {
+            models.warnings("classes", list, "Nothing is followed").iter().map(Error::message).collect()
+        };
+        assert_eq!(told(" person , 1,,"), [""; 0]);
+        let both = told("dog,person,2");
+        assert!(both.len() == 2 && both[0].contains("“dog”") && both[1].contains("“2”"), "{both:?}");
+        assert!(both[0].ends_with("Nothing is followed."), "{both:?}");
+        assert!(ClassesOfModels::default().warnings("classes", "dog", "").is_empty(), "objects are of others");
     }
 }

@@ -17,6 +17,7 @@ use super::identities::CameraIdentities;
 use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
+use crate::gst::classes_event;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::Properties;
 use crate::gst::meta::vector::{self, AttachedVector};
@@ -201,9 +202,15 @@ impl MetaFilter for TrtMatch {
         None
     }
 
-    fn see_event(&self, _event: &gst::Event, is_cut: bool) {
+    fn see_event(&self, event: &gst::Event, is_cut: bool) {
         if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.reset();
+        }
+        if let Some(classes) = classes_event::read(event) {
+            let MatchSettings { identities, identity_classes, .. } = self.settings.lock().unwrap().clone();
+            let wanted = if identities.is_empty() { "" } else { identity_classes.as_str() };
+            let unknown = classes.warnings("identity-classes", wanted, "Nothing of that class gets an id over cameras");
+            unknown.iter().for_each(|warning| self.obj().post_warning(warning));
         }
     }
 

@@ -101,7 +101,7 @@ impl Privacy {
                 Effect::Blur => "blur",
                 Effect::Pixelate => "pixelate",
             };
-            names.iter().try_for_each(|name| classes.check(property, name))?;
+            names.iter().try_for_each(|name| classes.check_or_all(property, name))?;
         }
         self.are_checked = true;
         Ok(())

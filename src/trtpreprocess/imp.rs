@@ -455,6 +455,7 @@ impl BaseTransformImpl for TrtPreprocess {
         if is_cut {
             self.forget_objects();
         }
+        self.warn_of_classes(&event);
         match event.type_() {
             gst::EventType::Eos => {
                 self.warn_of_lacks();

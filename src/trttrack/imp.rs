@@ -14,6 +14,7 @@ use gsttrt_core::track::{History, TextVotes, TrackInput, Tracker};
 use super::settings::{PROPERTIES, TrackSettings};
 use super::vectors::{FrameVectors, recycled};
 use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
+use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::element::Properties;
 use crate::gst::meta::attributes::{self, ReadText};
 use crate::gst::meta::frame_mark::NOTHING_HELD;
@@ -32,6 +33,9 @@ static CAT: LazyLock<gst::DebugCategory> =
 pub struct TrackingState {
     /// As they were when the frame came.
     settings: TrackSettings,
+    /// The classes that objects can have, where that is known, and whether those of the settings were looked up in them.
+    known: Option<ClassesOfModels>,
+    are_checked: bool,
     tracker: Tracker,
     stream: VideoStream,
     /// Of ids of another tracker, or there is a reason for them.
@@ -69,6 +73,8 @@ impl TrackingState {
             awaited: if tracker.needs_vectors() { Awaited::default() } else { Awaited::nothing() },
             has_told_of_mixed_vectors: false,
             settings: TrackSettings::default(),
+            known: None,
+            are_checked: false,
             tracker,
             stream: VideoStream::default(),
             has_warned: false,
@@ -137,6 +143,13 @@ impl TrackingState {
         false
     }
 
+    /// Warnings of classes to follow that no object can have, once these are known.
+    fn unknown_classes(&mut self) -> Vec<Error> {
+        let Some(known) = self.known.as_ref().filter(|_| !self.are_checked) else { return Vec::new() };
+        self.are_checked = true;
+        known.warnings("classes", &self.settings.classes, "Nothing of that class is followed")
+    }
+
     /// A warning where objects cannot be told apart by vectors as it was wanted.
     fn missing(&mut self) -> Option<Error> {
         self.awaited.see(self.vectors.has_any(), self.vectors.regions() > 0);
@@ -175,6 +188,7 @@ impl TrtTrack {
             state.reset();
         }
         let (number, size) = (at.number, state.stream.size);
+        state.unknown_classes().iter().for_each(|warning| self.obj().post_warning(warning));
 
         let mut objects = std::mem::take(&mut state.objects);
         state.reader.read(&mut objects, frame, size);
@@ -266,9 +280,19 @@ impl MetaFilter for TrtTrack {
         None
     }
 
-    fn see_event(&self, _event: &gst::Event, is_cut: bool) {
-        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
+    fn see_event(&self, event: &gst::Event, is_cut: bool) {
+        let classes = classes_event::read(event);
+        if !is_cut && classes.is_none() {
+            return;
+        }
+        let mut state = self.state.lock().unwrap();
+        let Some(state) = state.as_mut() else { return };
+        if is_cut {
             state.reset();
+        }
+        // It comes again where elements are linked again.
+        if classes.is_some() && state.known != classes {
+            (state.known, state.are_checked) = (classes, false);
         }
     }
 
@@ -278,6 +302,7 @@ impl MetaFilter for TrtTrack {
         let has_caps = |state: &mut TrackingState| state.stream.size.0 > 0;
         let mut state = self.state.lock().unwrap().take_if(has_caps).ok_or(gst::FlowError::NotNegotiated)?;
         if state.settings != *settings {
+            state.are_checked &= state.settings.classes == settings.classes;
             state.settings = settings.clone();
         }
         drop(settings);

@@ -26,9 +26,7 @@ impl TrackSettings {
     /// Whether objects of that class are followed.
     pub fn wants(&self, annotation: &Annotation) -> bool {
         let mut words = self.classes.split(',').map(str::trim).filter(|word| !word.is_empty()).peekable();
-        let is_it =
-            |word: &str| word == annotation.label || annotation.class.is_some_and(|class| word.parse() == Ok(class));
-        words.peek().is_none() || words.any(is_it)
+        words.peek().is_none() || words.any(|word| annotation.is_called(word))
     }
 }
 

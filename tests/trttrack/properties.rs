@@ -154,3 +154,43 @@ fn lost_objects_that_turned_are_found_unless_that_is_off() {
         }
     }
 }
+
+/// All would be left out, and nobody would know why.
+#[test]
+fn classes_that_no_model_before_has_are_told_once() {
+    let folder = scratch("track-classes");
+    let model = model(&folder, &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let embedder = crate::common::boxes::embedder(&folder, "1");
+    let frame = || grey(SIDE * SIDE * 3);
+    for (behind, property) in [
+        ("trttrack classes=a,nosuch,2".to_string(), "classes"),
+        (
+            format!("trtpreprocess regions=objects object-classes=a,nosuch ! trtinfer model-file={embedder} ! trtnms"),
+            "object-classes",
+        ),
+        ("trtmatch identities=track-classes identity-classes=nosuch,a".to_string(), "identity-classes"),
+    ] {
+        let mut line =
+            Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! {behind}"));
+        (0..3).for_each(|_| drop(line.push(frame())));
+        let said = line.said();
+        let wanted = format!("{property}: the model has no class “nosuch”: its classes are a, b, c");
+        let told: Vec<&String> = said.iter().filter(|text| text.contains("no class")).collect();
+        assert!(matches!(&told[..], [only] if only.contains(&wanted)), "{behind}: {said:?}");
+    }
+    // While playing, too. Names of before are not told again.
+    let mut line =
+        Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trttrack classes=a"));
+    line.push(frame());
+    assert_eq!(line.said(), [""; 0]);
+    line.element("trttrack").set_property("classes", "b,cat");
+    (0..2).for_each(|_| drop(line.push(frame())));
+    assert!(matches!(&line.said()[..], [only] if only.contains("“cat”") && only.ends_with("is followed.")));
+    line.element("trttrack").set_property_from_str("track-thresh", "0.7");
+    line.push(frame());
+    assert_eq!(line.said(), [""; 0]);
+    // Of other elements' objects nothing is known.
+    let mut clip = Clip::new("classes=nosuch");
+    clip.ids(&[("a", 0.9, [100.0, 100.0])]);
+    assert_eq!(clip.line.said(), [""; 0]);
+}

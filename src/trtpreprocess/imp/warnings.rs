@@ -12,8 +12,10 @@ use gsttrt_core::image::preprocess::device::Upload;
 use super::super::counts::EndedClips;
 use super::super::effect;
 use super::super::objects::{ObjectOptions, ObjectSelection};
+use super::super::settings::{PreprocessSettings, Regions};
 use super::{PreprocessState, TrtPreprocess, cuda_for_the_cpu};
 use crate::gst::caps;
+use crate::gst::classes_event;
 use crate::gst::report::Report;
 
 impl TrtPreprocess {
@@ -40,6 +42,15 @@ impl TrtPreprocess {
         };
         let all = objects.iter().chain(&landmarks).chain(&ids).chain(&vectors);
         all.for_each(|warning| self.obj().post_warning(warning));
+    }
+
+    /// Warns of classes to look at that no model before this finds, where an event tells what these find.
+    pub(super) fn warn_of_classes(&self, event: &gst::EventRef) {
+        let Some(known) = classes_event::read(event) else { return };
+        let PreprocessSettings { regions, object_classes, .. } = self.settings.lock().unwrap().clone();
+        let wanted = if regions == Regions::Objects { object_classes.as_str() } else { "" };
+        let unknown = known.warnings("object-classes", wanted, "Nothing of that class is looked at");
+        unknown.iter().for_each(|warning| self.obj().post_warning(warning));
     }
 
     fn has_trtnms_before(&self) -> bool {
