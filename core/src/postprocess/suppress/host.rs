@@ -4,6 +4,7 @@
 use std::mem;
 use std::ops::Range;
 
+use super::extents::ExtentGrid;
 use super::rotated::{Gaussian, reach};
 use crate::heads::Suppress;
 use crate::image::Candidate;
@@ -39,6 +40,8 @@ pub struct Nms {
     cells: Vec<u32>,
     /// The classes and normal distributions of rotated boxes, the best first.
     gaussians: Vec<(u32, Gaussian)>,
+    /// Where they are.
+    extents: ExtentGrid,
 }
 
 impl Nms {
@@ -52,6 +55,7 @@ impl Nms {
             next: Vec::new(),
             cells: Vec::new(),
             gaussians: Vec::new(),
+            extents: ExtentGrid::default(),
         }
     }
 
@@ -88,27 +92,31 @@ impl Nms {
     }
 
     /// The same for rotated boxes, by their probabilistic IoU and as in Ultralytics: a box that repeats a better one is
-    /// dropped, whether that one is kept or not (Fast NMS, arXiv 1904.02689).
+    /// dropped, whether that one is kept or not (Fast NMS, arXiv 1904.02689). Only boxes that are near are compared.
     pub fn suppress_rotated(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
-        let reach = reach(self.iou_threshold);
-        self.kept.clear();
-        self.gaussians.clear();
-        for &key in &self.order {
-            if self.kept.len() >= self.max_detections {
+        let Nms { iou_threshold, max_detections, class_agnostic, order, kept, gaussians, extents, .. } = self;
+        let reach = reach(*iou_threshold);
+        extents.begin(detections.iter().map(center), reach, *class_agnostic);
+        kept.clear();
+        gaussians.clear();
+        for &key in &*order {
+            if kept.len() >= *max_detections {
                 break;
             }
             let candidate = &detections[key as u32 as usize];
             let gaussian = Gaussian::of(candidate);
-            let repeats = |(class, better): &(u32, Gaussian)| {
-                (self.class_agnostic || *class == candidate.class) && gaussian.repeats(better, reach)
+            let repeats = |better: u32| {
+                let (class, better) = &gaussians[better as usize];
+                (*class_agnostic || *class == candidate.class) && gaussian.repeats(better, reach)
             };
-            if !self.gaussians.iter().any(repeats) {
-                self.kept.push(*candidate);
+            if !extents.any_near(candidate.class, &gaussian, repeats) {
+                kept.push(*candidate);
             }
-            self.gaussians.push((candidate.class, gaussian));
+            extents.insert(candidate.class, &gaussian);
+            gaussians.push((candidate.class, gaussian));
         }
-        mem::swap(detections, &mut self.kept);
+        mem::swap(detections, kept);
     }
 
     /// Only the order and the limit, for heads whose boxes do not repeat.

@@ -2,6 +2,7 @@
 //! Suppression of boxes that repeat a better one, on the host and, together with decoding, on a GPU.
 
 pub mod device;
+mod extents;
 mod host;
 mod join;
 mod params;

@@ -45,11 +45,48 @@ impl Gaussian {
         means + slant + sizes
     }
 
+    pub fn center(&self) -> (f32, f32) {
+        (self.x, self.y)
+    }
+
+    /// Whether [`farthest`] says how far it reaches: others are too thin, too small or too large for the precision.
+    pub fn is_bounded(&self) -> bool {
+        let (product, determinant) = (self.a * self.b, self.a * self.b - self.c * self.c);
+        self.x.abs().max(self.y.abs()) <= MAX_COORDINATE
+            && self.x.is_finite()
+            && self.y.is_finite()
+            && self.a.max(self.b) <= MAX_VARIANCE
+            && determinant >= MIN_DETERMINANT
+            && determinant >= product * MIN_PART
+    }
+
+    /// How far it reaches along both axes, if that is so many standard deviations.
+    pub fn extents(&self, farthest: f32) -> (f32, f32) {
+        (self.a.sqrt() * farthest, self.b.sqrt() * farthest)
+    }
+
     /// Whether their probabilistic IoU is above the threshold of this reach.
     pub fn repeats(&self, better: &Gaussian, reach: f32) -> bool {
         let distance = self.distance(better);
         (if distance < TINY { TINY } else { distance }) < reach
     }
+}
+
+/// Numbers of a normal distribution up to which no product in a distance overflows.
+const MAX_COORDINATE: f32 = 1e6;
+const MAX_VARIANCE: f32 = 1e9;
+/// The least determinant of a covariance to which [`TINY`] adds nothing that counts, and the least part of the product of both variances
+/// that it is, so that rounding takes a small part of it.
+const MIN_DETERMINANT: f32 = 1e-3;
+const MIN_PART: f32 = 1e-4;
+
+/// How far two bounded boxes reach, in standard deviations along an axis, whose distance may be below that reach.
+///
+/// The covariance S of both is the sum of theirs. Where they are d apart along an axis with the variance v, means and slant are a
+/// quarter of D'S⁻¹D, and that is at least d² / 4v. Sizes are at least 0. So d² is below 4v times the reach, and the root of v is at
+/// most the sum of both deviations. What rounding does to bounded boxes, and so to their sums, is less than the margins here.
+pub(super) fn farthest(reach: f32) -> f32 {
+    2.0 * ((reach + 0.05).max(0.0) / 0.9).sqrt() * 1.01
 }
 
 /// The distance below which the probabilistic IoU of two boxes, 1 − √(1 − e^−distance + 1e-7), is above a threshold.
