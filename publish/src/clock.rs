@@ -18,6 +18,29 @@ pub fn rfc3339(unix: u64, digits: usize) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction}Z")
 }
 
+/// Seconds since 1970 of a date as headers of HTTP have it: `Wed, 21 Oct 2015 07:28:00 GMT`.
+pub fn of_http_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else { return None };
+    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
+    let (day, year) = (day.parse::<u64>().ok()?, year.parse::<u64>().ok()?);
+    let time: Option<Vec<u64>> = time.split(':').map(|part| part.parse().ok()).collect();
+    let time = time?;
+    let [hour, minute, second] = time[..] else { return None };
+    let is_date = (1970..=9999).contains(&year) && (1..=31).contains(&day);
+    let is_time = hour < 24 && minute < 60 && second <= 60; // a leap second has 60
+    (is_date && is_time).then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// The days from 1970-01-01 to a date, as [`civil`] counts them.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year - 719_468
+}
+
 /// Year, month and day, in the Gregorian calendar, so many days after 1970-01-01. Years are counted from March on, so
 /// that the leap day is the last one.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -34,6 +57,26 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_of_headers_are_read() {
+        // date -u -d @N '+%a, %d %b %Y %T GMT'
+        for (text, seconds) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Tue, 29 Feb 2000 00:00:00 GMT", 951_782_400),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", 1_445_412_480),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", 1_709_251_199),
+        ] {
+            assert_eq!(of_http_date(text), Some(seconds), "{text}");
+        }
+        for days_since in (0..60_000).step_by(7) {
+            let (year, month, day) = civil(days_since);
+            assert_eq!(days(year, month, day), days_since);
+        }
+        for text in ["", "120", "Wed, 21 Oct 2015 07:28:00", "Wed, 21 Okt 2015 07:28:00 GMT", "a, 0 Jan 0 0:0:0 GMT"] {
+            assert_eq!(of_http_date(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn times_are_those_of_date() {

@@ -40,11 +40,18 @@ pub struct Undelivered {
     /// How many behind them will never be accepted.
     pub rejected: usize,
     pub error: io::Error,
+    /// How long the other end asks to wait, where it does.
+    pub retry_after: Option<Duration>,
 }
 
 impl Undelivered {
+    /// So many behind those that were delivered will never be accepted.
+    pub fn refused(delivered: usize, rejected: usize, error: io::Error) -> Self {
+        Undelivered { delivered, rejected, error, retry_after: None }
+    }
+
     pub fn after(delivered: usize, error: io::Error) -> Self {
-        Undelivered { delivered, rejected: 0, error }
+        Undelivered { delivered, rejected: 0, error, retry_after: None }
     }
 }
 

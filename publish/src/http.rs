@@ -62,19 +62,19 @@ pub fn credentials(address: &Address) -> Result<Option<Secret>> {
 }
 
 impl Webhook {
-    /// Sends a body, and returns the status of the answer.
-    fn post(&self, body: &str) -> io::Result<u16> {
+    /// Sends a body, and returns the status of the answer, and how long to wait, where it says so.
+    fn post(&self, body: &str) -> io::Result<(u16, Option<Duration>)> {
         let answer = self.client.post(body)?;
-        let status = answer.status();
+        let (status, retry_after) = (answer.status(), answer.retry_after());
         let _ = answer.read(MAX_ANSWER); // it leaves the connection for the next request
-        Ok(status)
+        Ok((status, retry_after))
     }
 
     /// Sends messages in one body. If it is refused, because it is too long or for one of them, each half has its own.
     fn send_together(&self, messages: &[String]) -> std::result::Result<(), Undelivered> {
         let body = messages.join(",");
         let body = if self.is_array { format!("[{body}]") } else { body };
-        let status = self.post(&body)?;
+        let (status, retry_after) = self.post(&body)?;
         if (200..300).contains(&status) {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Webhook {
             return sent.map_err(|rest| Undelivered { delivered: first.len() + rest.delivered, ..rest });
         }
         let error = io::Error::other(format!("the server answers {}", web::shown(status)));
-        Err(Undelivered { delivered: 0, rejected: is_refusal(status).into(), error })
+        Err(Undelivered { delivered: 0, rejected: is_refusal(status).into(), error, retry_after })
     }
 }
 
@@ -140,19 +140,40 @@ mod tests {
 
     /// A server of one connection that refuses longer bodies, and those that it has taken.
     fn server(most: usize) -> (String, Receiver<String>) {
+        answering(move |body| if body.len() > most { "413 Too Long".into() } else { "200 OK".into() })
+    }
+
+    /// A server of one connection with that status and those headers for a body, and the bodies.
+    fn answering(head: impl Fn(&str) -> String + Send + 'static) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let location = format!("http://{}/x", listener.local_addr().unwrap());
         let (bodies, taken) = channel();
         std::thread::spawn(move || {
             let mut reader = BufReader::new(listener.accept().unwrap().0);
             while let Some(body) = body(&mut reader) {
-                let status = if body.len() > most { "413 Too Long" } else { "200 OK" };
+                let answer = format!("HTTP/1.1 {}\r\nContent-Length: 2\r\n\r\nok", head(&body));
                 bodies.send(body).unwrap();
-                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
                 reader.get_mut().write_all(answer.as_bytes()).unwrap();
             }
         });
         (location, taken)
+    }
+
+    #[test]
+    fn a_server_is_given_the_time_that_it_asks_for() {
+        for (said, wanted) in [
+            ("7", Some(7)),
+            (" 86400 ", Some(300)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(300)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("soon", None),
+        ] {
+            let (location, _bodies) = answering(move |_| format!("503 Busy\r\nRetry-After: {said}"));
+            let options = PublishOptions { location: location.as_str().into(), ..PublishOptions::default() };
+            let mut webhook = destinations::open(&options).unwrap().destination;
+            let undelivered = webhook.send(&["1".to_string()]).unwrap_err();
+            assert_eq!(undelivered.retry_after, wanted.map(Duration::from_secs), "{said}");
+        }
     }
 
     /// After a break many wait, and are more together than a server takes at once.

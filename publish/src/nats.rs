@@ -165,11 +165,8 @@ impl Destination for NatsClient {
                 self.send(&messages[..delivered])?;
             }
             let error = format!("a message is longer than the {} bytes that the server takes", self.max_payload);
-            return Err(Undelivered {
-                delivered,
-                rejected: 1,
-                error: io::Error::new(io::ErrorKind::InvalidInput, error),
-            });
+            let error = io::Error::new(io::ErrorKind::InvalidInput, error);
+            return Err(Undelivered::refused(delivered, 1, error));
         }
         let connection = self.connection.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
         let mut bytes = Vec::new();

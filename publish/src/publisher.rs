@@ -254,11 +254,11 @@ impl<R> Sender<R> {
         let mut rest = &messages[..];
         while !rest.is_empty() {
             let now = &rest[..sent_at_once(rest)];
-            let (delivered, rejected, error) = match self.destination.send(now) {
-                Ok(()) => (now.len(), 0, None),
-                Err(Undelivered { delivered, rejected, error }) => {
+            let (delivered, rejected, error, patience) = match self.destination.send(now) {
+                Ok(()) => (now.len(), 0, None, Duration::ZERO),
+                Err(Undelivered { delivered, rejected, error, retry_after }) => {
                     let delivered = delivered.min(now.len());
-                    (delivered, rejected.min(now.len() - delivered), Some(error))
+                    (delivered, rejected.min(now.len() - delivered), Some(error), retry_after.unwrap_or_default())
                 }
             };
             // What was delivered came before what went wrong.
@@ -279,7 +279,7 @@ impl<R> Sender<R> {
                 continue;
             }
             self.counters.is_connected.store(false, Relaxed);
-            let wait = self.backoff.wait();
+            let wait = self.backoff.wait().max(patience);
             self.queue.pause(wait);
             if !self.connect() {
                 self.counters.abandoned.fetch_add(rest.len() as u64, Relaxed);

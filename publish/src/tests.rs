@@ -449,7 +449,7 @@ impl Destination for Fake {
             Some(Step::Refuse(count)) => {
                 let count = count.min(messages.len() - 1);
                 take(count);
-                Err(Undelivered { delivered: count, rejected: 1, error: io::Error::other("too bad") })
+                Err(Undelivered::refused(count, 1, io::Error::other("too bad")))
             }
             other => {
                 self.steps.extend(other);

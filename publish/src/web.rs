@@ -10,7 +10,10 @@ use ureq::{Agent, Body};
 
 use super::address::Secret;
 use super::options::PublishOptions;
-use super::{https, tls};
+use super::{clock, https, tls};
+
+/// A server may ask for patience, up to that.
+const MOST_PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct WebClient {
     agent: Agent,
@@ -75,10 +78,12 @@ impl WebAnswer {
         self.0.status().as_u16()
     }
 
-    /// After what time the server is to be asked again, where it says so in seconds.
+    /// After what time the server is to be asked again, where it says so, in seconds or by a date: 5 min at most.
     pub fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.0.headers().get("Retry-After")?.to_str().ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds))
+        let text = self.0.headers().get("Retry-After")?.to_str().ok()?.trim();
+        let by_date = || Some(clock::of_http_date(text)?.saturating_sub(clock::now() / 1_000_000_000));
+        let seconds = text.parse().ok().or_else(by_date)?;
+        Some(Duration::from_secs(seconds).min(MOST_PATIENCE))
     }
 
     /// The body. Read to its end, it leaves the connection for the next request.

@@ -315,7 +315,7 @@ impl Destination for AmqpClient {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => {
                 return Err(Undelivered::after(delivered, error));
             }
-            Err(error) if messages.len() == 1 => return Err(Undelivered { delivered, rejected: 1, error }),
+            Err(error) if messages.len() == 1 => return Err(Undelivered::refused(delivered, 1, error)),
             // Which one it is shows if they go one by one.
             Err(_) => {
                 for (number, message) in messages.iter().enumerate().skip(delivered) {

@@ -167,13 +167,13 @@ impl Destination for Kafka {
         while delivered < messages.len() {
             if let Err(error) = self.queue(&messages[delivered..]) {
                 let rejected = error.is_too_long.into();
-                return Err(Undelivered { delivered, rejected, error: io::Error::other(error) });
+                return Err(Undelivered::refused(delivered, rejected, io::Error::other(error)));
             }
             if let Err(error) = self.take_answers(&mut delivered) {
                 self.abandon();
                 let (is_too_long, error) = (error.is_too_long, io::Error::other(error));
                 if !is_too_long || messages.len() == 1 {
-                    return Err(Undelivered { delivered, rejected: is_too_long.into(), error });
+                    return Err(Undelivered::refused(delivered, is_too_long.into(), error));
                 }
                 // It may be all of them together. Which one it is shows if they go one by one.
                 for (number, message) in messages.iter().enumerate().skip(delivered) {

@@ -291,7 +291,7 @@ impl Destination for Client {
                 self.send(&messages[..delivered])?;
             }
             let error = io::Error::new(io::ErrorKind::InvalidInput, "a message is longer than MQTT has room for");
-            return Err(Undelivered { delivered, rejected: 1, error });
+            return Err(Undelivered::refused(delivered, 1, error));
         }
         // An end that came meanwhile is noticed before anything is lost.
         self.tend()?;

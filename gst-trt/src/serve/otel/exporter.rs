@@ -29,8 +29,6 @@ const MAX_ANSWER: u64 = 64 << 10;
 /// Between two attempts.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A server may ask for more patience, up to that.
-const MOST_PATIENCE: Duration = Duration::from_secs(300);
 /// Who says it in the log.
 const NAME: &str = "otel";
 
@@ -121,8 +119,7 @@ impl Exporter {
             let is_sent = self.send(TelemetrySignal::Metrics, &metrics).is_ok();
             // They grow meanwhile, so that none is lost.
             let held = self.routes[&TelemetrySignal::Metrics].held.filter(|_| !is_sent);
-            let next = now + interval;
-            self.next_metrics = Some(held.map_or(next.max(Instant::now()), |held| held.min(next).max(Instant::now())));
+            self.next_metrics = Some(next_export(now + interval, held).max(Instant::now()));
         }
         for signal in [TelemetrySignal::Logs, TelemetrySignal::Traces] {
             while self.outbox.is_due(signal) && self.routes[&signal].held.is_none_or(|held| held <= Instant::now()) {
@@ -267,7 +264,7 @@ impl Exporter {
     fn has_failed(&mut self, signal: TelemetrySignal, failure: ExportFailure) {
         let is_said = self.routes.values().any(|route| route.failure.as_ref() == Some(&failure.text));
         let route = self.routes.get_mut(&signal).expect("each signal has one");
-        let patience = failure.retry_after.unwrap_or_default().min(MOST_PATIENCE);
+        let patience = failure.retry_after.unwrap_or_default();
         route.held = Some(Instant::now() + route.backoff.wait().max(patience));
         if route.failure.is_none() {
             route.failure = Some(failure.text.clone());
@@ -296,6 +293,11 @@ impl Exporter {
     }
 }
 
+/// When metrics are sent again: with the next interval, but after a failure not before the collector is to be asked again.
+fn next_export(next: Instant, held: Option<Instant>) -> Instant {
+    held.unwrap_or(next)
+}
+
 fn unended(text: &str) -> String {
     text.trim_end_matches('.').into()
 }
@@ -314,4 +316,18 @@ fn resource(configured: &BTreeMap<String, String>) -> Resource {
     attributes.extend(configured.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let attributes = attributes.into_iter().filter(|(_, value)| !value.is_empty());
     Resource { attributes: attributes.map(|(name, value)| KeyValue::new(name, value)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_wait_for_as_long_as_the_collector_asks() {
+        let now = Instant::now();
+        let after = |seconds: u64| now + Duration::from_secs(seconds);
+        assert_eq!(next_export(after(60), None), after(60));
+        assert_eq!(next_export(after(60), Some(after(1))), after(1), "the first attempts come soon");
+        assert_eq!(next_export(after(60), Some(after(300))), after(300), "it has asked for 5 min");
+    }
 }
