@@ -132,6 +132,24 @@ fn images_of_one_name_in_several_folders_are_all_written() {
     assert_eq!(pixels(&folder.join("b/1.png")).0, 160);
 }
 
+/// As `gst-trt detect *` in a folder with the results of before.
+#[test]
+fn a_folder_of_pictures_is_no_place_for_the_results_of_another_one() {
+    let folder = scratch("images-among-others");
+    for (name, width) in [("a/1.png", 320), ("a-boxes/1.png", 160), ("a-boxes/2.png", 160)] {
+        std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+        picture(&folder.join(name), width, 90);
+    }
+    let args = ["detect", "--model", &shapes(), "--backend", "cpu", "a", "a-boxes"];
+    let parts = ["The images of a would be written to a-boxes, where those of another source are", "--output"];
+    expect_failure(&run(&folder, &args), &args, &parts);
+    assert_eq!(files(&folder), ["a", "a-boxes"]);
+    assert_eq!((files(&folder.join("a-boxes")).len(), pixels(&folder.join("a-boxes/1.png")).0), (2, 160));
+    succeed(&folder, &[&args[..], &["--output", "found"]].concat());
+    assert_eq!(files(&folder.join("found")), ["a-boxes", "a-boxes-boxes"]);
+    assert_eq!(pixels(&folder.join("a-boxes/1.png")).0, 160);
+}
+
 #[test]
 fn broken_images_are_named_and_left_out() {
     let folder = scratch("images-broken");

@@ -105,13 +105,24 @@ fn result_names(files: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Whether one of these files is in the folder.
+pub fn are_in<'a>(files: impl Iterator<Item = &'a PathBuf>, folder: &Path) -> bool {
+    let Ok(there) = folder.canonicalize() else { return false }; // a folder that is to be made has no files
+    let parents: HashSet<&Path> = files.map(|file| folder_of(file)).collect();
+    parents.into_iter().any(|parent| parent.canonicalize().is_ok_and(|parent| parent == there))
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The first source whose place one of these results would take in the folder.
 fn overwritten(files: &[PathBuf], names: &[PathBuf], folder: &Path) -> Option<PathBuf> {
     let there = folder.canonicalize().ok()?; // a folder that is to be made has no sources
     let mut parents = HashMap::<&Path, bool>::new();
     let mut sources = HashSet::<&OsStr>::new();
     for file in files {
-        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = folder_of(file);
         let is_of_folder = || parent.canonicalize().is_ok_and(|parent| parent == there);
         if *parents.entry(parent).or_insert_with(is_of_folder) {
             sources.extend(file.file_name());

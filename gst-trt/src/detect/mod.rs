@@ -461,6 +461,21 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
             return Err(format!("Two results would be written to {}; choose another name.", path.display()).into());
         }
     }
+    // They would be read as the pictures of that source, or replace them.
+    for (at, job) in jobs.iter().enumerate() {
+        let InputSource::Images { name, .. } = &job.source else { continue };
+        let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) else { continue };
+        let others = jobs.iter().enumerate().filter(|(other, _)| *other != at);
+        let others = others.filter_map(|(_, other)| match &other.source {
+            InputSource::Images { files, .. } => Some(files),
+            InputSource::Video { .. } => None,
+        });
+        if images::are_in(others.flatten(), folder) {
+            let shown = folder.display();
+            let text = format!("The images of {name} would be written to {shown}, where those of another source are");
+            return Err(format!("{text}; choose another name with --output.").into());
+        }
+    }
     if let (true, Some(folder)) = (several, &args.output) {
         std::fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
     }
