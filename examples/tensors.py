@@ -22,6 +22,9 @@ from gi.repository import Gst
 capsule = ctypes.pythonapi
 capsule.PyCapsule_New.restype = ctypes.py_object
 capsule.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+capsule.PyCapsule_GetPointer.restype = ctypes.c_void_p
+for function in (capsule.PyCapsule_GetPointer, capsule.PyCapsule_IsValid, capsule.PyCapsule_SetName):
+    function.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class Managed(ctypes.Structure):
@@ -30,11 +33,17 @@ class Managed(ctypes.Structure):
                 ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
+class ManagedVersioned(ctypes.Structure):
+    """The same of DLManagedTensorVersioned."""
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
 class BufferTensor:
     """A tensor on a buffer after trtinfer, for numpy.from_dlpack, torch.from_dlpack, cupy.from_dlpack and others."""
 
     def __init__(self, library, buffer, index):
         self.library, self.buffer, self.index = library, buffer, index
+        self.offered = []
 
     def export(self, stream, versioned=False):
         tensor = ctypes.POINTER(Managed)()
@@ -57,7 +66,18 @@ class BufferTensor:
         versioned = max_version is not None and max_version[0] >= 1
         tensor = self.export(stream, versioned)
         name = b"dltensor_versioned" if versioned else b"dltensor"
-        return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), name, None)
+        self.offered.append((capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), name, None), name))
+        return self.offered[-1][0]
+
+    def __del__(self):
+        # A consumer that takes the memory gives the capsule another name, and frees it then. What none has taken is freed here, and
+        # not by a destructor of the capsule: that may be called while an error is raised, and may not be written in Python.
+        for held, name in self.offered:
+            if capsule.PyCapsule_IsValid(held, name):
+                kind = ManagedVersioned if name == b"dltensor_versioned" else Managed
+                tensor = kind.from_address(capsule.PyCapsule_GetPointer(held, name))
+                capsule.PyCapsule_SetName(held, b"used_dltensor")
+                tensor.deleter(ctypes.addressof(tensor))
 
 
 def main(library, clip, model, framework=None):

@@ -63,6 +63,61 @@ fn the_python_example_takes_tensors_off_frames() {
     assert!(error.contains("Error: There is no model file /nowhere.onnx"), "{error}");
 }
 
+/// A consumer that refuses each tensor at first, and how many were given back when all is over.
+const REFUSING: &str = r#"
+import atexit, ctypes, numpy
+
+made, freed, wrapped = [], [], {}
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+def counting(original):
+    def free(tensor):
+        freed.append(tensor)
+        original(tensor)
+    return Deleter(free)
+
+def from_dlpack(tensor):
+    kind = type(tensor)
+    if kind not in wrapped:
+        wrapped[kind] = kind.export
+        def export(self, stream, versioned=False):
+            made.append(wrapped[kind](self, stream, versioned))
+            # The deleter of both kinds of DLManagedTensor.
+            at = ctypes.addressof(made[-1].contents) + (16 if versioned else 56)
+            function = counting(Deleter(ctypes.c_void_p.from_address(at).value))
+            made.append(function)
+            ctypes.c_void_p.from_address(at).value = ctypes.cast(function, ctypes.c_void_p).value
+            return made[-2]
+        kind.export = export
+    for version in (None, (1, 0)):
+        tensor.__dlpack__(max_version=version)
+    return numpy.from_dlpack(tensor)
+
+atexit.register(lambda: print("made", len(made) // 2, "freed", len(freed)))
+"#;
+
+#[test]
+fn the_python_example_frees_what_a_consumer_refuses() {
+    let folder = scratch("capi-refused");
+    std::fs::write(folder.join("refusing.py"), REFUSING).unwrap();
+    let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]);
+    let graph = graph.node("Flatten", &["images"], &["flat"], Vec::new()).output("flat", F32, &["1", "192"]);
+    let output = Command::new("/usr/bin/python3")
+        .arg(path("examples/tensors.py"))
+        .args([library().to_str().unwrap(), &path("tests/data/sample.mp4")])
+        .arg(graph.save(&folder.join("flat.onnx")))
+        .arg("refusing")
+        .env("PYTHONPATH", &folder)
+        .env("GST_PLUGIN_PATH", target())
+        .env("GST_REGISTRY", registry())
+        .output()
+        .unwrap();
+    let text = printed(output);
+    let counts = text.lines().last().unwrap().strip_prefix("made ").unwrap();
+    let (made, freed) = counts.split_once(" freed ").unwrap();
+    assert!(made == freed && made.parse::<usize>().unwrap() > 150, "{counts}");
+}
+
 #[test]
 fn tensors_are_taken_off_frames() {
     init();
