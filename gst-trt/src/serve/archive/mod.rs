@@ -38,7 +38,7 @@ use crate::threads::Threads;
 pub use self::catalogue::FoundRecording;
 pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
-pub use self::name::{free_name, part};
+pub use self::name::{create_free, part};
 #[cfg(test)]
 pub use self::recording::IndexLine;
 pub use self::recording::{Kind, Recording, RecordingEntry};

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The names of recordings and snapshots: source, time and kind.
 
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::content::PICTURE;
 use super::moment::UtcTime;
 use super::recording::Kind;
+use crate::failure::Failure;
+use crate::output::cannot_write;
 
 /// Behind the name of a file that is being written.
 pub const PART: &str = "part";
@@ -21,12 +26,43 @@ pub fn name_of(source: &str, kind: Kind, begin: UtcTime, number: u32, ending: &s
     format!("{source}-{time}{number}{kind}.{ending}")
 }
 
-/// One that no other file has, also where it begins at the same time.
-pub fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
-    let name = |number| name_of(source, kind, begin, number, ending);
-    // In this order: one that becomes whole between both looks is seen by the second.
-    let is_free = |name: &String| !part(&folder.join(name)).exists() && !folder.join(name).exists();
-    (1..).map(name).find(is_free).expect("numbers do not end")
+/// Makes a file with a name that no other one has, also where another thread makes one of the same time. It is a [part], and locked: so
+/// no other program takes it for one that was left.
+///
+/// # Errors
+/// No file can be made in the folder.
+pub fn create_free(
+    folder: &Path,
+    source: &str,
+    kind: Kind,
+    begin: UtcTime,
+    ending: &str,
+) -> Result<(String, File), Failure> {
+    let create = |number| {
+        let name = name_of(source, kind, begin, number, ending);
+        let path = folder.join(&name);
+        if path.exists() {
+            return None;
+        }
+        let file = match File::create_new(part(&path)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return None,
+            Err(error) => return Some(Err(cannot_write(part(&path).display(), &error))),
+        };
+        // Before it was locked, another program may have removed it as one that was left.
+        let is_there = file.lock().and_then(|()| Ok(file.metadata()?.nlink() > 0));
+        match is_there {
+            // The one that had the name may have become whole since the look above.
+            Ok(true) if path.exists() => {
+                let _ = fs::remove_file(part(&path));
+                None
+            }
+            Ok(true) => Some(Ok((name, file))),
+            Ok(false) => None,
+            Err(error) => Some(Err(cannot_write(part(&path).display(), &error))),
+        }
+    };
+    (1..).find_map(create).expect("numbers do not end")
 }
 
 /// Its name until it is whole.
@@ -58,7 +94,31 @@ pub fn of_name(name: &str) -> Option<(String, Kind, UtcTime)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::thread;
+
     use super::*;
+    use crate::scratch::scratch;
+
+    #[test]
+    fn files_of_the_same_time_have_names_of_their_own() {
+        let (folder, begin) = (scratch("names-at-once"), UtcTime(1_700_000_000_911_000_000));
+        let create = |ending: &str| create_free(&folder, "gate", Kind::Continuous, begin, ending).unwrap();
+        let names = |files: &[(String, File)]| files.iter().map(|(name, _)| name.clone()).collect::<BTreeSet<String>>();
+        let files: Vec<(String, File)> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| [(); 8].map(|()| create("mp4")))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let wanted = (1..=64).map(|number| name_of("gate", Kind::Continuous, begin, number, "mp4"));
+        assert_eq!(names(&files), wanted.collect::<BTreeSet<String>>());
+        // One that is whole keeps its name, and another ending has numbers of its own.
+        let (first, _) = &files[0];
+        fs::rename(part(&folder.join(first)), folder.join(first)).unwrap();
+        assert_eq!(create("mp4").0, name_of("gate", Kind::Continuous, begin, 65, "mp4"));
+        assert_eq!(create("mkv").0, "gate-20231114T221320.911Z-continuous.mkv");
+        let failure = create_free(&folder.join("absent"), "gate", Kind::Event, begin, "mp4").err().unwrap().to_string();
+        assert!(failure.contains("absent/gate-20231114T221320.911Z.mp4.part"), "{failure}");
+    }
 
     #[test]
     fn a_name_says_what_the_file_is() {

@@ -17,7 +17,7 @@ use crate::cause;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::output::cannot_write;
-use crate::serve::archive::{Kind, Recording, UtcTime, free_name, part};
+use crate::serve::archive::{Kind, Recording, UtcTime, create_free, part};
 use crate::source::tap::{Medium, Packet};
 
 /// For the last bytes, on a slow disk.
@@ -86,11 +86,8 @@ impl RecordingFile {
         first: &Packet,
     ) -> Result<Self, Failure> {
         let begin = UtcTime(first.arrived);
-        let name = free_name(folder, source, kind, begin, format.container.ending());
+        let (name, lock) = create_free(folder, source, kind, begin, format.container.ending())?;
         let path = folder.join(&name);
-        let unusable = |error: io::Error| cannot_write(part(&path).display(), &error);
-        let lock = File::create_new(part(&path)).map_err(unusable)?;
-        lock.lock().map_err(unusable)?;
         let recording = Recording {
             file: name,
             source: source.into(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The thread that writes the snapshots of a source.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{SnapshotState, lock};
 use crate::failure::Failure;
 use crate::output::{cannot_make_folder, cannot_write};
-use crate::serve::archive::{Archive, Kind, Recording, UtcTime, free_name, part};
+use crate::serve::archive::{Archive, Kind, Recording, UtcTime, create_free, part};
 use crate::serve::log::log_error;
 use crate::threads::Threads;
 
@@ -68,15 +68,11 @@ fn write(archive: &Archive, source: &str, snapshot: &ObjectSnapshot) -> Result<R
     let ObjectSnapshot { picture, object, begin, end } = snapshot;
     let folder = archive.folder();
     fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
-    let name = free_name(folder, source, Kind::Snapshot, *begin, "jpg");
+    let (name, mut file) = create_free(folder, source, Kind::Snapshot, *begin, "jpg")?;
     let path = folder.join(&name);
-    let written = File::create_new(part(&path)).and_then(|mut file| {
-        file.lock()?; // so no other program takes it for one that was left
-        file.write_all(picture)?;
-        fs::rename(part(&path), &path)
-    });
+    let written = file.write_all(picture).and_then(|()| fs::rename(part(&path), &path));
     if let Err(error) = written {
-        let _ = fs::remove_file(part(&path)); // it may not be there
+        let _ = fs::remove_file(part(&path));
         return Err(cannot_write(path.display(), &error));
     }
     Ok(Recording {
