@@ -176,8 +176,12 @@ impl<'a> Completion<'a> {
                 vec![AddedAttribute::ints("strides", vec![1; dims])]
             }
             ("Concat", true) if self.opset < CONCAT_AXIS && absent("axis") => vec![AddedAttribute::int("axis", 1)],
-            // rten takes the last one.
-            ("QuantizeLinear", true) if absent("axis") => vec![AddedAttribute::int("axis", 1)],
+            // rten takes the last one. A single scale has no axis.
+            ("QuantizeLinear", true)
+                if absent("axis") && self.rank_of(node, 0) != Some(1) && self.rank_of(node, 1) != Some(0) =>
+            {
+                vec![AddedAttribute::int("axis", 1)]
+            }
             // ONNX Runtime's own.
             ("SkipLayerNormalization" | "SkipSimplifiedLayerNormalization", false)
                 if node.domain == "com.microsoft" && absent("epsilon") =>
@@ -359,6 +363,9 @@ mod tests {
             computed("open-axis", &graph, &[1, 1, 2, 3], &[2.0, 4.0, 6.0, 8.0, 10.0, 12.0]),
             [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
         );
+        let single =
+            picture().weight("scale", F32, &[], bytes(&[2.0])).node("QuantizeLinear", &["x", "scale"], &["q"], vec![]);
+        assert!(completed(&single).is_none());
         let old = |opset: i64| {
             picture().opset(opset).node("Concat", &["x", "x"], &["y"], vec![]).output("y", F32, &["1", "2", "2", "3"])
         };
