@@ -256,9 +256,8 @@ fn flattened(softmax: RawNode, axis: i64) -> [Bytes; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::BackendPreference;
     use crate::backends::options::Options;
-    use crate::backends::tensors::TensorModel;
+    use crate::backends::{BackendPreference, TensorModel};
     use crate::onnx_files::{AttributeProto as TestAttribute, F32, Graph, I64, U8, body, int, ints};
     use crate::tensor::{Dims, Tensor};
     use crate::test::scratch;
