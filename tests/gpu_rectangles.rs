@@ -362,8 +362,10 @@ fn lines_have_the_tensors_of_the_cpu() {
 fn lines_are_as_wide_as_they_need_on_a_gpu() {
     let Some(library) = library() else { return };
     let folder = scratch("lines-gpu");
-    let boxes = [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
-    let (first, second) = (boxes_model(&folder, &boxes), wide_reader(&folder));
+    let boxes: [[f32; 6]; 3] =
+        [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
+    let short: [[f32; 6]; 4] = [0.6, 0.5, 0.4, 0.3].map(|score| [0.0, 10.0, 16.0, 18.0, score, 0.0]);
+    let (first, second) = (boxes_model(&folder, &[&boxes[..], &short].concat()), wide_reader(&folder));
     let alphabet = folder.join("alphabet.txt");
     std::fs::write(&alphabet, "H\ni\n_\n").unwrap();
     for batch in [1, 3] {
@@ -380,7 +382,7 @@ fn lines_are_as_wide_as_they_need_on_a_gpu() {
                 .iter_meta::<gst_video::VideoRegionOfInterestMeta>()
                 .map(|meta| meta.param("classification").unwrap().get::<&str>("label").unwrap().len())
                 .collect();
-            assert_eq!(lengths, [128, 64, 200], "{batch}");
+            assert_eq!(lengths, [128, 128, 200, 128, 128, 128, 128], "{batch}");
         }
         assert_eq!(line.said(), [""; 0], "{batch}");
     }

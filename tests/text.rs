@@ -320,9 +320,12 @@ fn texts_that_are_upside_down_are_turned_and_read() {
 #[test]
 fn lines_are_as_wide_as_they_need() {
     let folder = scratch("text-widths");
-    // 16 rows: 8 times as wide as high, nearly square, and 16 times.
-    let boxes = [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
-    let (first, second) = (model(&folder, &boxes), wide_reader(&folder));
+    // 16 rows: nearly 8 times as wide as high, as the last column is no corner, nearly square, and nearly 16 times.
+    let boxes: [[f32; 6]; 3] =
+        [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
+    // With these the first two are the narrowest six, which have the width of the widest of them.
+    let short: [[f32; 6]; 4] = [0.6, 0.5, 0.4, 0.3].map(|score| [0.0, 10.0, 16.0, 18.0, score, 0.0]);
+    let (first, second) = (model(&folder, &[&boxes[..], &short].concat()), wide_reader(&folder));
     let alphabet = folder.join("alphabet.txt");
     std::fs::write(&alphabet, "H\ni\n_\n").unwrap();
     let line = |crops: &str, infer: &str| {
@@ -333,10 +336,10 @@ fn lines_are_as_wide_as_they_need() {
         ))
     };
     for (infer, wanted) in [
-        ("", [64, 64, 64]),
-        ("max-input-width=200", [128, 64, 200]),
-        ("max-input-width=200 batch-size=4", [128, 64, 200]),
-        ("max-input-width=64", [64, 64, 64]),
+        ("", [64; 7]),
+        ("max-input-width=200", [128, 128, 200, 128, 128, 128, 128]),
+        ("max-input-width=200 batch-size=4", [128, 128, 200, 128, 128, 128, 128]),
+        ("max-input-width=64", [64; 7]),
     ] {
         let mut line = line("align=line", infer);
         for _ in 0..2 {

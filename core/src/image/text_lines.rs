@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How wide the tensors of lines of text are, for models that take any width.
 //!
-//! A line is as high as the tensor and keeps its aspect, so a long one needs a wide tensor. Pictures of one width are run together, so
-//! lines of similar widths take that of the widest of them: they are padded by a quarter at most.
+//! A line is as high as the tensor and keeps its aspect, so a long one needs a wide tensor. What a model reads depends a little on the
+//! padding, so that is as in PP-OCR: lines are sorted by their aspects, and six at a time have the width of the widest of them. It is a
+//! multiple of 32 pixels, so that lines of many frames have the same and are run together.
 
 use super::align::Crop;
 use super::transform::InputSpec;
+
+/// PP-OCR's `rec_batch_num`.
+const LINES_AT_ONCE: usize = 6;
 
 /// Gives each box of a frame its width, where the model takes several.
 pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
@@ -13,20 +17,14 @@ pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
         return;
     }
     let (_, height, _) = spec.chw();
-    let width_of = |crop: &Crop| {
-        let columns = height as f64 * crop.shape.as_ref()?.aspect()?;
-        Some(spec.width_for(columns.ceil() as u32))
-    };
-    let mut wanted: Vec<(u32, usize)> =
-        crops.iter().enumerate().filter_map(|(at, crop)| Some((width_of(crop)?, at))).collect();
-    wanted.sort_unstable_by(|a, b| b.cmp(a));
-    let mut of_group = 0;
-    for (width, at) in wanted {
-        let is_similar = 5 * u64::from(width) >= 4 * u64::from(of_group);
-        if of_group == 0 || !is_similar {
-            of_group = width;
-        }
-        crops[at].width = Some(of_group);
+    let aspect_of = |crop: &Crop| crop.shape.as_ref()?.aspect();
+    let mut lines: Vec<(f64, usize)> =
+        crops.iter().enumerate().filter_map(|(at, crop)| Some((aspect_of(crop)?, at))).collect();
+    lines.sort_by(|(a, first), (b, second)| a.total_cmp(b).then(first.cmp(second)));
+    for group in lines.chunks(LINES_AT_ONCE) {
+        let widest = group.last().map_or(0.0, |(aspect, _)| *aspect);
+        let width = spec.width_for((height as f64 * widest).ceil() as u32);
+        group.iter().for_each(|(_, at)| crops[*at].width = Some(width));
     }
 }
 
@@ -70,10 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn similar_lines_are_as_wide_as_the_widest_of_them() {
-        let lines = [(150.0, 10.0), (60.0, 10.0), (125.0, 10.0), (120.0, 10.0), (110.0, 10.0), (70.0, 10.0)];
-        // Alone they have 736, 320, 608, 576, 544 and 352. Of 736 at least 589 are similar, of 576 at least 461.
-        assert_eq!(widths(MANY, &lines), [736, 352, 736, 576, 576, 352].map(Some));
+    fn six_lines_are_as_wide_as_the_widest_of_them() {
+        let lines = [150.0, 60.0, 125.0, 120.0, 110.0, 70.0, 40.0].map(|width| (width, 10.0));
+        // Alone, the two widest have 736 and 608.
+        assert_eq!(widths(MANY, &lines), [736, 608, 608, 608, 608, 608, 608].map(Some));
+        assert_eq!(widths(MANY, &lines[1..]), [Some(608); 6]);
+        assert_eq!(widths(MANY, &[lines[0], (0.5, 0.5), lines[6]]), [Some(736), None, Some(736)]);
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
         };
         let mut crops = vec![at(32.0, 8.0, 64.0), at(64.0, 32.0, 128.0)];
         crops.extend(crops.clone().into_iter().map(|crop| Crop { is_turned: true, ..crop }));
-        choose_widths(&mut crops, &spec);
+        crops.chunks_mut(1).for_each(|crop| choose_widths(crop, &spec));
         let mut preprocessor = Preprocessor::new(None, frame.format, (width, height), color, &spec).unwrap();
         let tensors = preprocessor.regions_of_host(&frame, &crops).unwrap();
         let dims: Vec<String> = tensors.iter().map(|tensors| tensors[0].desc().dims.to_string()).collect();
