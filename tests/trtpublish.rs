@@ -505,7 +505,7 @@ fn the_end_waits_for_what_is_queued_and_not_longer() {
     let mut said = Vec::new();
     until("it is told", || {
         said.extend(feed.line.said());
-        said.iter().any(|text| text.starts_with("5 messages are not sent at the end of the stream"))
+        said.iter().any(|text| text.starts_with("5 messages are not sent at the end of the stream, to unix:"))
     });
     let element = feed.element();
     let bus = gst::Bus::new();
@@ -513,7 +513,7 @@ fn the_end_waits_for_what_is_queued_and_not_longer() {
     drop(feed);
     let told = bus.pop_filtered(&[gst::MessageType::Warning]).expect("a warning");
     let gst::MessageView::Warning(told) = told.view() else { unreachable!("filtered") };
-    assert!(told.error().message().starts_with("5 of 5 messages were not published"), "{told:?}");
+    assert!(told.error().message().starts_with("5 of 5 messages were not published to unix:"), "{told:?}");
 }
 
 // ------------------------------------------------------------------------------------------- errors

@@ -8,6 +8,7 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::redact::redacted;
 use gsttrt_publish::clock;
 use gsttrt_publish::destinations;
 use gsttrt_publish::formats;
@@ -121,11 +122,16 @@ impl TrtPublish {
             if publisher.push(record) {
                 let max_queued = self.settings.lock().unwrap().options.max_queued;
                 let warning = Error::new(ErrorKind::Run, "Messages are dropped")
-                    .cause(format!("{max_queued} wait to be sent already"))
+                    .cause(format!("{max_queued} wait to be sent to {} already", self.destination()))
                     .remedy("stats counts them; with a larger max-queued more can wait");
                 self.obj().post_warning(&warning);
             }
         }
+    }
+
+    /// Where messages go to: there may be several destinations, and one of them does not work.
+    fn destination(&self) -> String {
+        redacted(self.settings.lock().unwrap().options.location.reveal())
     }
 
     /// Counts messages that the video has now; returns how many.
@@ -180,12 +186,9 @@ impl TrtPublish {
         if publisher.flush(last.left()) {
             return self.go_on(); // what comes later has a time of its own
         }
-        let counts = publisher.counts();
-        let warning =
-            Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
-                .cause(last.cause())
-                .remedy(last.remedy());
-        self.obj().post_warning(&warning);
+        let (queued, destination) = (publisher.counts().queued, self.destination());
+        let what = format!("{queued} messages are not sent at the end of the stream, to {destination}");
+        self.obj().post_warning(&Error::new(ErrorKind::Run, what).cause(last.cause()).remedy(last.remedy()));
     }
 
     /// The streaming thread may wait for room, or for the last message.
@@ -277,7 +280,8 @@ impl MetaFilter for TrtPublish {
             let PublishCounts { published, dropped, rejected, .. } = counts;
             if dropped + rejected > 0 {
                 let all = published + dropped + rejected;
-                let what = format!("{} of {all} messages were not published", dropped + rejected);
+                let (lost, destination) = (dropped + rejected, self.destination());
+                let what = format!("{lost} of {all} messages were not published to {destination}");
                 let cause = format!("{dropped} were dropped, {rejected} refused");
                 self.obj().post_warning(&Error::new(ErrorKind::Run, what).cause(cause));
             }
