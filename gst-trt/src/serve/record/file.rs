@@ -192,7 +192,7 @@ impl RecordingFile {
             gst::MessageView::Error(error) => Some(text_of(error)),
             _ => None,
         });
-        let cause = cause.unwrap_or_else(|| "it cannot be opened.".into());
+        let cause = cause.unwrap_or_else(|| "it cannot be opened. Use a folder that this user may write to.".into());
         format!("Cannot write {}: {cause}", part(&self.path).display()).into()
     }
 
@@ -213,7 +213,7 @@ impl RecordingFile {
                 Ok(Recording { bytes, ..self.recording.clone() })
             }
             Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", text_of(error)).into()),
-            _ => Err(format!("Cannot write {shown}: the disk takes too long.").into()),
+            _ => Err(format!("Cannot write {shown}: the disk takes too long. Use a faster disk.").into()),
         }
     }
 
@@ -227,9 +227,14 @@ impl RecordingFile {
 /// What an element says, with what it says besides.
 fn text_of(error: &gst::message::Error) -> String {
     let text = error.error().to_string();
+    let room = if error.error().matches(gst::ResourceError::NoSpaceLeft) {
+        " Make room on that disk, or write to another one."
+    } else {
+        ""
+    };
     match cause::detail(error) {
-        Some(detail) => format!("{} ({detail}).", text.trim_end_matches('.')),
-        None => text,
+        Some(detail) => format!("{} ({detail}).{room}", text.trim_end_matches('.')),
+        None => text + room,
     }
 }
 
@@ -253,6 +258,15 @@ fn end_with_frames(input: &gst::Pad) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_what_to_do() {
+        chain::start_gstreamer().unwrap();
+        let full = "No space left on the resource.";
+        let message = gst::message::Error::builder(gst::ResourceError::NoSpaceLeft, full).build();
+        let gst::MessageView::Error(error) = message.view() else { unreachable!("it is one") };
+        assert_eq!(text_of(error), format!("{full} Make room on that disk, or write to another one."));
+    }
 
     #[test]
     fn no_two_packets_are_shown_at_the_same_time() {

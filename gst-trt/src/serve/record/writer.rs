@@ -62,7 +62,9 @@ impl DiskTarget {
     }
 
     fn is_slow(&self) -> Failure {
-        format!("Cannot write to {}: the disk takes too long. Frames are lost.", self.archive.folder().display()).into()
+        let remedy = "Use a faster disk, or record fewer sources on it";
+        let folder = self.archive.folder().display();
+        format!("Cannot write to {folder}: the disk takes too long. Frames are lost. {remedy}.").into()
     }
 }
 
