@@ -153,6 +153,17 @@ impl SourceConfig {
     }
 }
 
+/// The key whose value is wrong, which serde does not tell: with nothing but what each source needs, the same is said of it.
+fn wrong_key<'a>(keys: &'a serde_json::Value, error: &serde_json::Error) -> Option<&'a str> {
+    let said = error.to_string();
+    let is_wrong = |key: &str, value: &serde_json::Value| {
+        let mut alone = serde_json::json!({"name": "a", "address": "a"});
+        alone[key] = value.clone();
+        SourceKeys::deserialize(&alone).is_err_and(|error| error.to_string() == said)
+    };
+    keys.as_object()?.iter().find(|(key, value)| is_wrong(key, value)).map(|(key, _)| key.as_str())
+}
+
 /// A table by its name, the number of it where there are several, and what is wrong in it.
 type TableError = (&'static str, usize, KeyError);
 
@@ -328,8 +339,13 @@ impl Config {
                 shard.ordinal, shard.replicas
             ));
         }
-        let keys =
-            SourceKeys::deserialize(keys).map_err(|error| wording::ended(wording::of_serde(&error.to_string())))?;
+        let keys = SourceKeys::deserialize(keys).map_err(|error| {
+            let said = wording::of_serde(&error.to_string());
+            match wrong_key(keys, &error).filter(|key| key.len() <= 64 && !said.contains(*key)) {
+                Some(key) => wording::ended(format!("{key}: {said}")),
+                None => wording::ended(said),
+            }
+        })?;
         let source = self.stream(&keys, running).and_then(|source| {
             check_places(self.sources.iter().chain([&source]))?;
             Ok(source)

@@ -278,6 +278,12 @@ fn a_source_that_comes_later_is_checked_alike() {
         (serde_json::json!({"name": "new", "adress": "a"}), "did you mean “address”?"),
         (serde_json::json!({"name": "a/b", "address": "a"}), "a name has"),
         (serde_json::json!({"name": "a", "address": "a", "model": "n"}), "no model “n”"),
+        (serde_json::json!({"name": "a", "address": 7}), "address: it is the number 7"),
+        (
+            serde_json::json!({"name": "a", "address": "a", "loop": "yes"}),
+            "loop: it is the text \"yes\". Write true or",
+        ),
+        (serde_json::json!({"name": "a", "address": "a", "privacy": {"foo": 1}}), "privacy: there is no key “foo”"),
         (serde_json::json!([1]), "Write"),
         (serde_json::json!(null), "it is null"),
     ] {
