@@ -509,8 +509,10 @@ impl ModelThread {
     /// An element that keeps its model sets its file back.
     fn file_changed(&mut self, file: Option<PathBuf>) {
         let Some((wanted, Some(_))) = &self.replacing else { return };
-        let Some(kept) = file.filter(|file| file != wanted) else { return };
         let mut state = self.shared.lock();
+        // With another content at the same path, there is no other name to go back to.
+        let is_same = state.config.file == *wanted;
+        let Some(kept) = file.filter(|file| is_same || file != wanted) else { return };
         state.settle(wanted);
         state.config.file = kept;
         state.error = self.replacing.take().and_then(|(wanted, problem)| Some((wanted, problem?)));
@@ -566,6 +568,12 @@ mod tests {
                 assert_eq!(model.shared.wanted_file(), Path::new(later.unwrap_or(in_use)));
             }
         }
+        // Another content at the same path cannot be used.
+        model.replace(Path::new("a"));
+        thread.replacing = Some(("a".into(), Some("it is damaged".into())));
+        thread.file_changed(Some("a".into()));
+        assert_eq!(model.shared.status().error.as_deref(), Some("it is damaged"));
+        assert_eq!((thread.replacing, model.shared.wanted_file()), (None, PathBuf::from("a")));
     }
 
     #[test]
