@@ -15,6 +15,7 @@ use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::model::ModelInfo;
 use gsttrt_publish::backoff::Backoff;
 
+use super::changes::Stamp;
 use super::config::{Findings, ModelConfig, SourceConfig, Unmet, ended};
 use super::control::{Batches, ModelStatus};
 use super::log::{log, log_error, warn};
@@ -43,6 +44,8 @@ struct ModelState {
     config: ModelConfig,
     /// The file that was asked for and is to take over.
     wanted: Option<PathBuf>,
+    /// What the file that was asked for last was then.
+    stamp: Option<Stamp>,
     backend: Option<String>,
     is_loaded: bool,
     is_verified: Option<bool>,
@@ -109,6 +112,11 @@ impl ServedModel {
     pub fn wanted_file(&self) -> PathBuf {
         let state = self.lock();
         state.wanted.as_ref().unwrap_or(&state.config.file).clone()
+    }
+
+    /// Whether that is another file than the one that was asked for last, or has another content since.
+    pub fn is_other_file(&self, wanted: &ModelConfig) -> bool {
+        self.wanted_file() != wanted.file || self.lock().stamp != wanted.stamp
     }
 
     /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
@@ -270,6 +278,7 @@ impl Model {
     fn new(config: ModelConfig, number: u64, sources: Vec<Arc<SourceConfig>>) -> (Self, Receiver<ModelEvent>) {
         let name = format!("{}#{number}", config.name);
         let state = ModelState {
+            stamp: config.stamp.clone(),
             config,
             wanted: None,
             backend: None,
@@ -300,8 +309,11 @@ impl Model {
         (model, move || events.try_iter().filter_map(file).collect::<Vec<_>>())
     }
 
-    pub fn replace(&self, file: &Path) {
-        self.shared.lock().wanted = Some(file.into());
+    /// With what the file is now.
+    pub fn replace(&self, file: &Path, stamp: Option<Stamp>) {
+        let mut state = self.shared.lock();
+        (state.wanted, state.stamp) = (Some(file.into()), stamp);
+        drop(state);
         self.shared.send(ModelEvent::Replace(file.into()));
     }
 
@@ -532,6 +544,7 @@ mod tests {
         let config = ModelConfig {
             name: "m".into(),
             file: "a".into(),
+            stamp: None,
             on: RunsOn::Frames,
             classes: None,
             labels: None,
@@ -559,17 +572,17 @@ mod tests {
         ];
         for (end, in_use) in ends {
             for later in [None, Some("c")] {
-                model.replace(Path::new("b"));
+                model.replace(Path::new("b"), None);
                 thread.replacing = Some(("b".into(), None));
                 assert_eq!(model.shared.wanted_file(), Path::new("b"));
-                later.iter().for_each(|file| model.replace(Path::new(file)));
+                later.iter().for_each(|file| model.replace(Path::new(file), None));
                 end(&mut thread);
                 assert_eq!(model.shared.config().file, Path::new(in_use));
                 assert_eq!(model.shared.wanted_file(), Path::new(later.unwrap_or(in_use)));
             }
         }
         // Another content at the same path cannot be used.
-        model.replace(Path::new("a"));
+        model.replace(Path::new("a"), None);
         thread.replacing = Some(("a".into(), Some("it is damaged".into())));
         thread.file_changed(Some("a".into()));
         assert_eq!(model.shared.status().error.as_deref(), Some("it is damaged"));

@@ -8,11 +8,14 @@ use super::properties::{ElementProperties, MatchElement};
 use crate::assignments::assignments;
 use crate::chain::ModelElements;
 use crate::model_options::{ModelOptions, is_on_server};
+use crate::serve::changes::Stamp;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     pub name: String,
     pub file: PathBuf,
+    /// What the file was when it was asked for. With another content it is loaded again.
+    pub stamp: Option<Stamp>,
     pub on: RunsOn,
     /// The property `object-classes` of a model on objects; all classes, where it is left out.
     pub classes: Option<String>,

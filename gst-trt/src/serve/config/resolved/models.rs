@@ -16,6 +16,7 @@ use super::super::properties::{ElementProperties, MatchElement};
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
 use crate::model_options::{backend_words, check_file, check_model};
+use crate::serve::changes::Stamp;
 
 /// Of labels and of a layout. Longer ones are refused.
 const MAX_TEXT: u64 = 16 << 20;
@@ -29,9 +30,12 @@ impl Config {
         if self.models.iter().any(|other| other.name == name) {
             return Err(problem("name", format!("there are two models “{name}”")));
         }
+        let file = self.path(&keys.file);
         let mut model = ModelConfig {
             name,
-            file: self.path(&keys.file),
+            // Before it is read: a change that comes between is seen later.
+            stamp: Stamp::of(&file),
+            file,
             on: keys.on,
             classes: classes(keys)?,
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
