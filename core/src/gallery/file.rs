@@ -149,8 +149,9 @@ fn lock(path: &Path, wait: Duration) -> Result<Option<(PathBuf, NewGalleryFile)>
     };
     let mut new = place.as_os_str().to_os_string();
     new.push(".new");
-    let new = NewGalleryFile::take(Path::new(&new), wait).map_err(|error| cannot_write(path, error))?;
-    Ok(new.map(|new| (place, new)))
+    let new = PathBuf::from(new);
+    let taken = NewGalleryFile::take(&new, wait).map_err(|error| cannot_make(path, &new, error))?;
+    Ok(taken.map(|taken| (place, taken)))
 }
 
 /// The file that is there.
@@ -233,6 +234,16 @@ fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display()))
         .cause(error)
         .remedy("Use a folder that this user may write to, on a disk with room")
+}
+
+/// The new file cannot be made, as the folder takes none, or as something else has its name.
+fn cannot_make(path: &Path, new: &Path, error: io::Error) -> Error {
+    if new.symlink_metadata().is_err() {
+        return cannot_write(path, error);
+    }
+    Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display()))
+        .cause(format!("its new file {} cannot be used: {error}", new.display()))
+        .remedy("Remove that, if no program is changing the gallery")
 }
 
 /// Whoever may read the old file may read this one, and nobody else.
@@ -474,6 +485,9 @@ mod tests {
         std::os::unix::fs::symlink("none", &link).unwrap();
         let error = change(&link, |_| true, &[entry("ada", &[1.0])]).unwrap_err();
         assert!(error.message().contains("leads to no file") && link.is_symlink(), "{error}");
+        fs::create_dir(&new).unwrap();
+        let message = change(&file, |_| false, &[]).unwrap_err().message();
+        assert!(message.contains("g.jsonl.new cannot be used: ") && message.contains("Remove that"), "{message}");
         let nowhere = folder.join("no/folder/g.jsonl");
         assert_eq!(change(&nowhere, |_| true, &[entry("ada", &[1.0])]).unwrap_err().kind(), ErrorKind::Run);
     }
