@@ -30,11 +30,19 @@ impl UtcTime {
             "Z" | "z" => 0,
             _ => {
                 let (hours, minutes) = zone[1..].split_once(':')?;
-                let offset = digits(hours, 2)? * 60 + digits(minutes, 2)?;
+                let (hours, minutes) = (digits(hours, 2)?, digits(minutes, 2)?);
+                if hours > 23 || minutes > 59 {
+                    return None;
+                }
+                let offset = hours * 60 + minutes;
                 if zone.starts_with('-') { -offset } else { offset }
             }
         };
-        if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        if !(1..=12).contains(&month) || day < 1 || hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let next_month = if month < 12 { days(year, month + 1, 1) } else { days(year + 1, 1, 1) };
+        if days(year, month, day) >= next_month {
             return None;
         }
         let seconds = days(year, month, day) * 86_400 + (hour * 60 + minute - offset) * 60 + second;
@@ -94,6 +102,12 @@ mod tests {
             "T",
             "2026-11-24",
             "2026-13-24T12:00:00Z",
+            "2026-11-00T12:00:00Z",
+            "2026-11-31T12:00:00Z",
+            "2026-02-29T12:00:00Z",
+            "2026-12-32T12:00:00Z",
+            "2026-11-24T12:00:00+24:00",
+            "2026-11-24T12:00:00-01:60",
             "2026-11-24T24:00:00Z",
             "2026-11-24T12:00:00",
             "äöüäö-1T1Z",
