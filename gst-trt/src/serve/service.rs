@@ -313,7 +313,7 @@ impl ServiceState {
 
     fn find(&self, name: &str) -> Result<usize, Refused> {
         let position = self.streams.iter().position(|stream| stream.config.name == name);
-        position.ok_or_else(|| Refused::Unknown(format!("There is no source “{name}”.")))
+        position.ok_or_else(|| Refused::Unknown(format!("There is no source “{name}”. GET /sources lists them.")))
     }
 }
 
@@ -325,6 +325,10 @@ fn stream<'a>(streams: &'a mut [SourceStream], name: &str) -> Option<&'a mut Sou
 fn retry(streams: &[SourceStream], model: &str) {
     let has_it = |stream: &&SourceStream| stream.config.models().any(|name| name == model);
     streams.iter().filter(has_it).for_each(SourceStream::retry);
+}
+
+fn unlisted_model(failure: Failure) -> Refused {
+    Refused::Unknown(format!("{failure} GET /models lists them."))
 }
 
 fn invalid(failure: Failure) -> Refused {
@@ -422,7 +426,7 @@ impl Control for Service {
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
         let (known, model) = {
             let state = self.lock();
-            let model = state.model(name).map_err(|failure| Refused::Unknown(failure.to_string()))?;
+            let model = state.model(name).map_err(unlisted_model)?;
             (state.config.clone(), model)
         };
         let file = known.path(file);
@@ -430,7 +434,7 @@ impl Control for Service {
         check_model(&file).and_then(|()| model.check_file(&file)).map_err(invalid)?;
         let state = self.lock();
         let model = find(&state.models, name);
-        let model = model.ok_or_else(|| Refused::Unknown(unknown_model(name).to_string()))?;
+        let model = model.ok_or_else(|| unlisted_model(unknown_model(name)))?;
         model.replace(&file, stamp);
         retry(&state.streams, name);
         Ok(())
