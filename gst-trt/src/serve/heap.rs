@@ -5,6 +5,8 @@
 #[cfg(target_env = "gnu")]
 use std::ffi::{CString, OsStr, OsString, c_char};
 #[cfg(target_env = "gnu")]
+use std::mem::MaybeUninit;
+#[cfg(target_env = "gnu")]
 use std::os::unix::ffi::OsStringExt;
 #[cfg(target_env = "gnu")]
 use std::path::Path;
@@ -30,28 +32,54 @@ const BEGUN: &str = "GST_TRT_BEGUN_AGAIN";
 #[cfg(target_env = "gnu")]
 pub fn limit_caches() {
     let tunables = with_small_caches(&env::var_os(TUNABLES).unwrap_or_default());
-    let own = process::id().to_string();
-    let has_begun = env::var_os(BEGUN).is_some_and(|number| number == own.as_str());
     // SAFETY: it takes a number. With capabilities of its file, or as another user, a program gets no tunables from glibc.
     let gets_none = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     let (Some(name), Ok(program)) = (env::args_os().next(), env::current_exe()) else { return };
     // Else it was begun by a loader, which would take these arguments for its own.
     let is_itself = Path::new(&name).file_name() == program.file_name();
-    let Some(tunables) = tunables.filter(|_| is_itself && !has_begun && !gets_none) else { return };
+    let Some(tunables) = tunables.filter(|_| is_itself && !has_begun() && !gets_none) else { return };
     let others = env::vars_os().filter(|(name, _)| name != TUNABLES && name != BEGUN);
-    let variables = others.chain([(TUNABLES.into(), tunables), (BEGUN.into(), own.into())]).map(|(mut text, value)| {
+    let number = OsString::from(process::id().to_string());
+    let variables = others.chain([(TUNABLES.into(), tunables), (BEGUN.into(), number)]).map(|(mut text, value)| {
         text.push("=");
         text.push(value);
         text
     });
     let (program, arguments, variables) = (c_texts([program.into()]), c_texts(env::args_os()), c_texts(variables));
     let [program, arguments, variables] = [&program, &arguments, &variables].map(|texts| pointers(texts));
+    hold_signals(libc::SIG_BLOCK);
     // Not by `std::process::Command`: where that fails, SIGPIPE ends the process from then on.
-    // SAFETY: the lists end with NULL, and their texts are there until the call ends, which returns only where it fails. A SIGHUP that
-    // comes before there is a handler once more must not end it.
+    // SAFETY: the lists end with NULL, and their texts are there until the call ends, which returns only where it fails.
+    unsafe { libc::execve(program[0], arguments.as_ptr(), variables.as_ptr()) };
+    hold_signals(libc::SIG_UNBLOCK);
+}
+
+#[cfg(target_env = "gnu")]
+fn has_begun() -> bool {
+    let own = process::id().to_string();
+    env::var_os(BEGUN).is_some_and(|number| number == own.as_str())
+}
+
+/// Holds back signals that a service has handlers for, or no longer does. Without handlers they end a process, and a process 1 never
+/// gets them.
+#[cfg(target_env = "gnu")]
+fn hold_signals(how: libc::c_int) {
+    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call makes the set that the others are given, and the last one only reads it.
     unsafe {
-        libc::signal(libc::SIGHUP, libc::SIG_IGN);
-        libc::execve(program[0], arguments.as_ptr(), variables.as_ptr());
+        libc::sigemptyset(signals.as_mut_ptr());
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+            libc::sigaddset(signals.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(how, signals.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// There are handlers: signals come now that were held back while the program began once more.
+#[cfg(target_env = "gnu")]
+pub fn release_signals() {
+    if has_begun() {
+        hold_signals(libc::SIG_UNBLOCK);
     }
 }
 
@@ -107,6 +135,9 @@ pub fn sizes() -> Option<(f64, f64)> {
 
 #[cfg(not(target_env = "gnu"))]
 pub fn limit_caches() {}
+
+#[cfg(not(target_env = "gnu"))]
+pub fn release_signals() {}
 
 #[cfg(not(target_env = "gnu"))]
 pub fn limit_arenas() {}

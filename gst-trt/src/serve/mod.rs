@@ -116,6 +116,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let is_starting = Arc::new(AtomicBool::new(true));
     if !args.check {
         listen_to_end(&signals, &is_starting)?;
+        heap::release_signals();
     }
     // Before it is read: a change that comes between is seen later.
     let known = Stamp::of(&args.config);
