@@ -256,6 +256,7 @@ fn snapshots_have_a_folder_and_limits() {
         (kept.replace("\"p\"", "\"r\""), "", 15, "recordings go to "),
         (kept.replace("\"p\"", "\"link/../r\""), "", 15, "recordings go to "),
         (kept.replace("\"p\"", "\"link\""), "", 15, "recordings go to "),
+        (format!("{kept}\nclasses = []"), "", 17, "there is no class in it. Leave it out for all."),
         (format!("{kept}\nclasses = [\"dics\"]"), "", 0, "there is no class “dics”; did you mean “disc”?"),
         (format!("{kept}\nmin-confidence = 50"), "", 17, "a confidence is 0 to 1"),
         (format!("{kept}\nmax-size = 5000"), "", 17, "32 to 4096 pixels"),

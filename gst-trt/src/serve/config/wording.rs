@@ -42,6 +42,14 @@ pub fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
     KeyError { key, text: text.into(), table: None }
 }
 
+/// A list of what is wanted, with nothing in it. It would be taken for one that was left out, which is all.
+pub fn check_list(key: &'static str, what: &str, list: Option<&[String]>) -> Result<(), KeyError> {
+    match list {
+        Some([]) => Err(problem(key, format!("there is no {what} in it. Leave it out for all"))),
+        _ => Ok(()),
+    }
+}
+
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
     unknown("key", key, known)
 }

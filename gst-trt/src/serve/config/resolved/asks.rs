@@ -81,6 +81,11 @@ impl Config {
             return Err(problem("name", format!("there are two questions “{name}”")));
         }
         let url = secrets::expand(&keys.url).map_err(|text| problem("url", text))?;
+        for (key, what, list) in
+            [("events", "event", &keys.events), ("names", "name", &keys.names), ("classes", "class", &keys.classes)]
+        {
+            wording::check_list(key, what, list.as_deref())?;
+        }
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
             return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));

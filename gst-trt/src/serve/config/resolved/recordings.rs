@@ -99,6 +99,9 @@ impl Config {
     }
 
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
+        if !keys.continuous {
+            wording::check_list("events", "event", keys.events.as_deref())?;
+        }
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
             return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));

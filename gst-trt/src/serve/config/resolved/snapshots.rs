@@ -31,6 +31,7 @@ impl Config {
         if !(0.0..=1.0).contains(&keys.min_confidence) {
             return Err(problem("min-confidence", "a confidence is 0 to 1"));
         }
+        wording::check_list("classes", "class", keys.classes.as_deref())?;
         let keep = KeepLimits {
             age: keys.keep.map(|age| age.0),
             bytes: keys.keep_bytes.map(|bytes| bytes.0),

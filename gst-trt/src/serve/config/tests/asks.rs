@@ -37,6 +37,9 @@ fn sources_choose_what_is_asked() {
     assert_eq!(load(two + zones).unwrap().sources[1].asks.len(), 1);
     for (keys, source, line, said) in [
         ("events = [\"crosed\"]", "", 19, "did you mean “crossed”?"),
+        ("events = []", "", 19, "there is no event in it. Leave it out for all."),
+        ("names = []", "", 19, "there is no name in it"),
+        ("classes = []", "", 19, "there is no class in it"),
         ("names = [\"gate\"]", "", 19, "there is no zone or line “gate”. There are: g."),
         ("classes = [\"dics\"]", "", 19, "there is no class “dics”; did you mean “disc”?"),
         ("at-most = \"6/minute\"", "", 19, "“6/minute” is no rate from 1 to 1000: write it like \"6/min\""),

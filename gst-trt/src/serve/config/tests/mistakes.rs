@@ -109,6 +109,7 @@ fn a_mistake_is_named_with_its_line() {
         ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntransport = \"udp\"", 22, "only addresses of RTSP have transport"),
         ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntls-validation = false", 22, "only addresses of the network have"),
         ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
+        ("folder = \"r\"", "folder = \"r\"\nevents = []", 16, "there is no event in it. Leave it out for all."),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),
         ("name = \"p\"", "name = \" \"", 11, "a name has 1 to 64 bytes"),
