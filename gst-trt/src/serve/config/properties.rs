@@ -133,7 +133,10 @@ fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
         unsafe { glib::gobject_ffi::g_param_value_validate(spec.to_glib_none().0, value.to_glib_none_mut().0) };
     match is_changed {
         glib::ffi::GFALSE => Ok(value),
-        _ => Err(format!("it cannot be {text}, which is out of its range")),
+        _ => {
+            let range = numbers(spec).map_or(String::new(), |numbers| format!(": it is {numbers}"));
+            Err(format!("it cannot be {text}, which is out of its range{range}"))
+        }
     }
 }
 
@@ -144,8 +147,25 @@ fn refused(spec: &glib::ParamSpec, text: &str) -> String {
             let words: Vec<&str> = choices.values().iter().map(|choice| choice.nick()).collect();
             wording::unknown_value(text, &words)
         }
-        None => format!("it cannot be “{}”", text.chars().take(64).collect::<String>()),
+        None => {
+            let wanted = numbers(spec).map_or(String::new(), |numbers| format!(": it is {numbers}"));
+            format!("it cannot be “{}”{wanted}", text.chars().take(64).collect::<String>())
+        }
     }
+}
+
+/// Which numbers a property may be.
+fn numbers(spec: &glib::ParamSpec) -> Option<String> {
+    macro_rules! range {
+        ($what:literal: $($kind:ident)*) => {
+            $(if let Some(spec) = spec.downcast_ref::<glib::$kind>() {
+                return Some(format!("{} from {} to {}", $what, spec.minimum(), spec.maximum()));
+            })*
+        };
+    }
+    range!("a whole number": ParamSpecInt ParamSpecUInt ParamSpecInt64 ParamSpecUInt64);
+    range!("a number": ParamSpecFloat ParamSpecDouble);
+    None
 }
 
 impl<'de, O: ConfiguredElement> de::Deserialize<'de> for ElementProperties<O> {

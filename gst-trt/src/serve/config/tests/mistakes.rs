@@ -55,7 +55,7 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", "name = \"m\"\nbatch-size = \"8\"", 3, "it is the text \"8\". Write a whole number"),
         ("shapes.onnx", "none.onnx", 3, "There is no file"),
         ("[track]", "[track]\ntrack-tresh = 0.5", 6, "did you mean “track-thresh”?"),
-        ("[track]", "[track]\ntrack-thresh = 5", 6, "out of its range"),
+        ("[track]", "[track]\ntrack-thresh = 5", 6, "out of its range: it is a number from 0 to 1."),
         (
             "[track]",
             "[track]\ntracker = \"sort\"",
@@ -81,7 +81,7 @@ fn a_mistake_is_named_with_its_line() {
         ("[0.5, 1]", "[0.5]", 8, ""),
         ("location = ", "locaton = ", 12, "did you mean “location”?"),
         ("location = \"{source}.jsonl\"", "", 10, "the key location is missing"),
-        ("name = \"p\"", "name = \"p\"\nmax-queued = 0", 12, "out of its range"),
+        ("name = \"p\"", "name = \"p\"\nmax-queued = 0", 12, "out of its range: it is a whole number from 1 to "),
         ("name = \"p\"", "name = \"p\"\ndrop = \"all\"", 12, "there is no value “all” here"),
         (
             "name = \"p\"",
