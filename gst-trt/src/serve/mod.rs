@@ -237,6 +237,11 @@ fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
         let missing = elements.model.missing(&elements.infer)?;
         Some(format!("model “{}”: {}", model.name, missing.message()))
     }));
+    warnings.extend(config.models.iter().filter_map(|model| {
+        let needs_gpu = model.matching.as_ref()?.get("device") == Some("cuda");
+        let missing = needs_gpu.then(driver::device_count)?.err()?.and_remedy("With device = \"cpu\" it needs none");
+        Some(format!("model “{}”, match: {}", model.name, missing.message()))
+    }));
     warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}")));
     let (shown, count) = (file.display(), warnings.len());
     if count > 0 {
