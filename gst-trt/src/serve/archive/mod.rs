@@ -254,7 +254,9 @@ impl Keeper {
         let failure = outcome.as_ref().err().map(io::Error::to_string);
         if self.failures.is_news(what, failure.as_deref()) {
             let text = failure.unwrap_or_default();
-            log_error("serve", &format!("Cannot {what} {}: {text}.", self.folder.display()));
+            let remedy = "index.jsonl there must be a file, this user must be able to write and remove files, and there \
+                          must be room";
+            log_error("serve", &format!("Cannot {what} {}: {text}. {remedy}.", self.folder.display()));
         }
         outcome.ok()
     }
