@@ -28,7 +28,8 @@ pub fn reading(folder: &Path) -> Option<DiskReading> {
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
         return None;
     }
-    let bytes = |blocks: u64| blocks * found.f_frsize;
+    // Stores of objects say that they have as many blocks as there are numbers.
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
     let folder = folder.to_string_lossy().into_owned();
     Some(DiskReading { folder, free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
 }
