@@ -28,6 +28,13 @@ mod init;
 mod launch_text;
 mod local;
 mod model_options;
+#[cfg(test)]
+#[path = "../../core/tests/common/npy.rs"]
+mod npy_files;
+#[cfg(test)]
+#[path = "../../core/tests/common/onnx.rs"]
+#[allow(dead_code)] // other tests use more of it
+mod onnx_files;
 mod open_files;
 mod output;
 mod progress;

@@ -83,6 +83,7 @@ fn outcome(configured: &gst::Pipeline, number: usize, file: &Path) -> Option<Mod
         labels: labels.as_deref(),
         batch_size: infer.property::<u32>("batch-size") as usize,
         input_size: infer.property::<Option<String>>("input-size").unwrap_or_default(),
+        input_values: infer.property::<Option<String>>("input-values").unwrap_or_default(),
         head: HeadSettings::of(&nms, layout_file.as_deref()).ok()?,
     };
     settings.check().ok().map(|(outcome, _)| outcome)

@@ -66,6 +66,12 @@ fn with_files(text: &str, folder: &Path) -> String {
     text.split(plain(',')).map(begun).collect::<Vec<String>>().join(",")
 }
 
+/// The text of `input-values` of an element, with files that begin at that folder.
+pub fn input_values(element: &gst::Element, folder: &Path) -> String {
+    let values = element.property::<Option<String>>(INPUT_VALUES).unwrap_or_default();
+    with_files(&values, folder)
+}
+
 /// The files of `input-values` of an element, with paths that begin at that folder, and those with names of their words.
 pub fn value_files(element: &gst::Element, folder: &Path) -> Vec<PathBuf> {
     let unescaped = |text: &str| {
@@ -75,8 +81,7 @@ pub fn value_files(element: &gst::Element, folder: &Path) -> Vec<PathBuf> {
         }
         name
     };
-    let values = element.property::<Option<String>>(INPUT_VALUES).unwrap_or_default();
-    let values = with_files(&values, folder);
+    let values = input_values(element, folder);
     let files = values
         .split(plain(','))
         .filter_map(|entry| Some(PathBuf::from(unescaped(entry.split_once(plain('='))?.1.trim()))));

@@ -2,12 +2,13 @@
 //! What can be known of a model without loading it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::Error;
 use gsttrt_core::image::options::parse_input_size;
-use gsttrt_core::model::{ModelFile, ModelInfo, read_labels};
+use gsttrt_core::model::{InputValues, ModelFile, ModelInfo, read_labels};
 
 use super::head::HeadSettings;
 use super::wording::{KeyError, problem};
@@ -18,6 +19,8 @@ pub struct ModelSettings<'a> {
     pub labels: Option<&'a Path>,
     pub batch_size: usize,
     pub input_size: String,
+    /// The property of trtinfer, with paths that can be opened here.
+    pub input_values: String,
     pub head: HeadSettings,
 }
 
@@ -45,7 +48,8 @@ impl ModelSettings<'_> {
     pub fn check(&self) -> Result<(ModelOutcome, Vec<KeyError>), KeyError> {
         let names = self.labels.map(read_labels).transpose();
         let names = names.map_err(|error| problem("labels", error.message()))?;
-        let of_file = |error: Error| problem("file", error.message());
+        let [of_file, of_infer] = ["file", "infer"].map(|key| move |error: Error| problem(key, error.message()));
+        let values = InputValues::read(&self.input_values).map_err(of_infer)?;
         let file = ModelFile::new(self.file);
         if file.is_on_server() {
             return Ok(Default::default()); // the server says the rest where it is there
@@ -56,12 +60,15 @@ impl ModelSettings<'_> {
                 .map_err(|error| of_file(error.about(&format!("Cannot use the engine {}", self.file.display()))))?;
             return Ok(Default::default()); // only TensorRT can read the rest
         }
-        let info = ModelInfo::of_onnx(&contents).map_err(of_file)?;
+        let info = Arc::new(ModelInfo::of_onnx(&contents).map_err(of_file)?);
+        info.with_values(&values).map_err(of_infer)?;
         let mut warnings = Vec::new();
-        let size = parse_input_size(&self.input_size).map_err(|error| problem("infer", error.message()))?;
+        let size = parse_input_size(&self.input_size).map_err(of_infer)?;
         let mut hints = info.hints(info.image_size.unwrap_or_default());
         match info.input_spec(size, self.batch_size, Device::Host) {
             Ok(spec) => {
+                // As trtinfer does before it loads the model.
+                info.side_inputs(&spec, self.batch_size, &values).map_err(of_infer)?;
                 let (_, height, width) = spec.chw();
                 hints.input = Some((width as u32, height as u32));
             }
@@ -85,7 +92,7 @@ impl ModelSettings<'_> {
             Err(unfit) if unfit.is_certain => return Err(problem(unfit.key, unfit.text)),
             Err(unfit) => warnings.push(problem(unfit.key, unfit.text)),
         }
-        outcome.classes = names.unwrap_or(info.labels);
+        outcome.classes = names.unwrap_or_else(|| info.labels.clone());
         Ok((outcome, warnings))
     }
 }

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use super::{Config, Container};
 use crate::chain;
+use crate::npy_files::save_floats;
+use crate::onnx_files::{F32, Graph};
 use crate::scratch::scratch;
 use crate::serve::archive::KeepLimits;
 use crate::source::VideoAddress;
@@ -386,20 +388,34 @@ fn labels_have_as_many_lines_as_the_model_has_classes() {
     assert_eq!(with("one\ntwo\n").unwrap().warnings, Vec::<String>::new());
 }
 
-/// At SIGHUP they count, and the words in the configuration are the same.
+/// At SIGHUP they count, and the words in the configuration are the same. Words that the model cannot have are an error before anything
+/// that runs is touched.
 #[test]
 fn with_other_words_in_the_same_file_it_is_another_model() {
     let folder = scratch("config-with_other_words_in_the_same_file_it_is_another_model");
-    let with = |vectors: &[u8], names: &str| {
-        std::fs::write(folder.join("words.npy"), vectors).unwrap();
-        std::fs::write(folder.join("words.txt"), names).unwrap();
-        let config = right().replace("name = \"m\"", "name = \"m\"\ninfer = \"input-values=txt_feats=words.npy\"");
-        load(&folder, "words.toml", config.as_bytes()).unwrap().models.remove(0)
+    let model = Graph::load(&shapes()).input("txt_feats", F32, &["1", "words", "2"]).save(&folder.join("words.onnx"));
+    let of = |infer: &str| {
+        let config = right().replace(&shapes(), &model).replace("name = \"m\"", &format!("name = \"m\"\n{infer}"));
+        load(&folder, "words.toml", config.as_bytes()).map(|mut config| config.models.remove(0))
     };
-    let former = with(b"1", "car\n");
-    assert_eq!(with(b"1", "car\n"), former);
-    assert_ne!(with(b"2", "car\n"), former);
-    assert_ne!(with(b"1", "dog\n"), former);
+    let with = |vectors: &[f32], names: &str| {
+        save_floats(&folder.join("words.npy"), &[1, 2, vectors.len() / 2], vectors);
+        std::fs::write(folder.join("words.txt"), names).unwrap();
+        of("infer = \"input-values=txt_feats=words.npy\"")
+    };
+    let former = with(&[1.0, 0.0, 0.0, 1.0], "car\ndog\n").unwrap();
+    assert_eq!(with(&[1.0, 0.0, 0.0, 1.0], "car\ndog\n").unwrap(), former);
+    assert_ne!(with(&[0.0, 1.0, 0.0, 1.0], "car\ndog\n").unwrap(), former);
+    assert_ne!(with(&[1.0, 0.0, 0.0, 1.0], "dog\ncar\n").unwrap(), former);
+    for (error, said) in [
+        (with(&[1.0; 6], "car\ndog\n").unwrap_err(), "does not fit its input txt_feats"),
+        (with(&[1.0; 4], "car\n").unwrap_err(), "has 1 names"),
+        (of("infer = \"input-values=txt_feats=none.npy\"").unwrap_err(), "There is no file "),
+        (of("infer = \"input-values=feats=words.npy\"").unwrap_err(), "it has no such input"),
+        (of("").unwrap_err(), "Set input-values to a file with it"),
+    ] {
+        assert!(error.contains(said) && error.ends_with('.'), "{said}: {error}");
+    }
 }
 
 #[test]

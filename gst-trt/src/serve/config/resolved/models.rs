@@ -83,6 +83,7 @@ impl Config {
             labels: model.labels.as_deref(),
             batch_size: model.batch_size as usize,
             input_size: elements[1].property::<Option<String>>("input-size").unwrap_or_default(),
+            input_values: launch::input_values(&elements[1], &self.folder),
             head: head.map_err(|error| problem("layout-file", error.message()))?,
         };
         let (outcome, warnings) = settings.check()?;
