@@ -116,7 +116,10 @@ impl CameraPassages {
                 let names: String = link.cameras.join(",").chars().take(64).collect();
                 Error::new(ErrorKind::Settings, format!("The link of the {cameras} {names} makes no sense"))
                     .cause(cause)
-                    .remedy(format!("Name two or more {cameras} in a link, and each pair of them in one link alone"))
+                    .remedy(format!(
+                        "Name two or more {cameras} in a link, each pair of them in one link alone, and the shortest time before \
+                         the longest one"
+                    ))
             })?;
         }
         Ok(passages)
