@@ -74,15 +74,13 @@ fn threads_keep_little_of_what_they_free() {
     }
 }
 
-/// Where something takes the tunables away each time, as from a program with capabilities of its file. Signals are held back from the
-/// first beginning on until there are handlers.
+/// Where something takes the tunables away each time, as with capabilities of its file. Signals are held back until there are handlers.
 #[test]
 #[cfg(target_env = "gnu")]
 fn a_program_that_has_begun_once_more_does_not_do_so_again() {
     let folder = scratch("serve-begun");
-    let config = head() + &endless("one");
-    let service =
-        Service::by_shell(&folder, &config, "export GST_TRT_BEGUN_AGAIN=$$; exec env --block-signal=TERM \"$@\"");
+    let begun = "export GST_TRT_BEGUN_AGAIN=$$; exec env --block-signal=TERM \"$@\"";
+    let service = Service::by_shell(&folder, &(head() + &endless("one")), begun);
     service.said("Started.");
     let environment = std::fs::read_to_string(service.proc("environ")).unwrap();
     assert!(environment.contains(&format!("GST_TRT_BEGUN_AGAIN={}\0", service.id())), "{environment}");
