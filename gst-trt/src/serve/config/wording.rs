@@ -83,6 +83,10 @@ pub fn unknown_name<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a 
 /// What serde says, in the words of this program.
 pub fn of_serde(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
+    if message == "duplicate key" {
+        let several = "Tables of which there can be several are in double brackets, all of them, such as [[source]]";
+        return format!("the key or the table is there twice. Write it once. {several}");
+    }
     let quoted = |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_string).collect() };
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let names = quoted(rest);

@@ -18,7 +18,8 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", r#"name = "m\u0000""#, 2, "a text has a NUL character"),
         ("name = \"m\"", "name = \"../m\"", 2, "a name has 1 to 64 ASCII letters"),
         ("name = \"s\"", "name = \"Hütte\"", 20, "ASCII letters (a to z, A to Z), digits"),
-        ("name = \"m\"", "name = \"m\"\nname = \"n\"", 3, "duplicate key"),
+        ("name = \"m\"", "name = \"m\"\nname = \"n\"", 3, "is there twice. Write it once."),
+        ("[track]", "[track]\n[track]", 6, "is there twice. Write it once."),
         ("name = \"m\"", "name = \"m\"\nbatch-size = 0", 3, "1 to 1024"),
         (
             "name = \"m\"",
