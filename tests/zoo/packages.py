@@ -17,7 +17,6 @@ import time
 from importlib.metadata import files
 from pathlib import Path
 
-import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -66,8 +65,9 @@ class NudeNet:
     preprocess = "tensor-colors=bgr resize=letterbox-top-left pad-value=0"
 
     def pictures(self):
-        folder = file_of("ultralytics", "bus.jpg").parent
-        return [cv2.cvtColor(cv2.imread(str(folder / name)), cv2.COLOR_BGR2RGB) for name in ("bus.jpg", "zidane.jpg")]
+        """A photograph of a face, and its mirror image. In those of ultralytics the package finds nothing."""
+        face = np.asarray(Image.open(file_of("matplotlib", "grace_hopper.jpg")).convert("RGB"))
+        return [face, np.ascontiguousarray(face[:, ::-1])]
 
     def found(self, image, png):
         from nudenet import nudenet
@@ -107,6 +107,7 @@ class Isbn:
 
         settings.detector.padding = 0
         detector = Detector.__new__(Detector)  # its constructor loads the reader
+        detector._config = settings
         return [[*one.box, one.score, one.class_id] for one in detector.detect(Image.fromarray(image))]
 
 
@@ -206,7 +207,9 @@ def read_lines(program, folder, timeout):
         text = "".join(random.choice(signs, int(random.integers(4, 7))))
         image = np.asarray(sheet(40 + 36 * len(text), 64, [(20, 6, 44, text)])[0])
         png, started = save(image, folder), time.monotonic()
-        done, frames = ask(program, path, png, folder, timeout, nms, f"input-size={image.shape[1]}x64")
+        # Readers have PP-OCR's range of numbers by default.
+        options = ["--preprocess", "mean=0 std=1"]
+        done, frames = ask(program, path, png, folder, timeout, nms, f"input-size={image.shape[1]}x64", options)
         result.seconds += time.monotonic() - started
         wanted = reader.classification(png.read_bytes())
         if done.returncode != 0 or not frames:
