@@ -41,7 +41,7 @@ glib::wrapper! {
 #[enum_type(name = "GstTrtPublishPer")]
 pub enum MessageSubject {
     #[default]
-    #[enum_value(name = "A message for each frame", nick = "frame")]
+    #[enum_value(name = "A message for each frame with results", nick = "frame")]
     Frame,
     #[enum_value(name = "A message for each event of trtanalytics", nick = "event")]
     Event,
