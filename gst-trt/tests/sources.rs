@@ -323,6 +323,10 @@ fn several_sources_have_results_of_their_own() {
         let count = text(&output.stderr).lines().filter(|line| line.starts_with(text_of_model)).count();
         assert_eq!(count, 1, "{text_of_model}: {}", text(&output.stderr));
     }
+    for source in ["one/clip.mp4", "two/clip.mp4"] {
+        let begin = format!("source      {source}\nframes      3\n");
+        assert!(text(&output.stdout).contains(&begin), "{}", text(&output.stdout));
+    }
     let all = lines(&folder.join("all.jsonl"));
     let sources: Vec<&str> = all.iter().map(|line| line["source"].as_str().unwrap()).collect();
     assert_eq!(

@@ -111,6 +111,10 @@ impl DetectReport {
             let line_break = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{line_break}{name:<11} {value}");
         };
+        // Summaries of several sources follow each other.
+        if job.place.is_some() {
+            row("source", job.shown());
+        }
         row("frames", self.frames.to_string());
         // Times are of the frames after the first one.
         if self.frames > 1 {

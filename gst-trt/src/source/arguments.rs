@@ -276,7 +276,7 @@ pub(super) fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
     images.sort_by_cached_key(|path| natural(path));
     let instead = match takes_videos {
-        true => format!(" Give videos one by one, such as '{shown}/*.mp4'."),
+        true => format!(" Give videos one by one, such as '{}'.", folder.join("*.mp4").display()),
         false => String::new(),
     };
     let videos = files.iter().filter(|path| has_ending(path, &VIDEOS)).count();
@@ -290,8 +290,8 @@ pub(super) fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf
         }
         (true, 0) => {
             let how = match takes_videos {
-                true => format!("a video, or a pattern, such as '{shown}/**/*.mp4'"),
-                false => format!("or a pattern, such as '{shown}/**/*.jpg'"),
+                true => format!("a video, or a pattern, such as '{}'", folder.join("**/*.mp4").display()),
+                false => format!("or a pattern, such as '{}'", folder.join("**/*.jpg").display()),
             };
             Err(format!("The folder {shown} is empty, or has nothing but folders. Give one with images, {how}.").into())
         }
