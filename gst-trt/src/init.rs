@@ -162,10 +162,12 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
         quoted(&absolute(results, here).replace("${", "$${")),
         if is_file(results) { "max-file-size = \"100MB\"        # full files become NAME.1 to NAME.9\n" } else { "" },
     );
+    let mut has_file = false;
     for (source, number) in sources.iter().zip(1..) {
+        let parsed = VideoAddress::parse(source, here);
         // The number of a camera is no file.
-        let address = match VideoAddress::parse(source, here) {
-            Ok(VideoAddress::Camera(path)) => path_text(&path),
+        let address = match &parsed {
+            Ok(VideoAddress::Camera(path)) => path_text(path),
             _ => absolute(source, here),
         };
         let address = quoted(&address.replace("${", "$${"));
@@ -173,6 +175,11 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
         if number == 1 {
             text += "# password-file = \"password\"     # of the user in the address\n\
                      # timeout = \"10s\"              # time without a frame after which it is started again\n";
+        }
+        // A service that is tried with a file has nothing to show after it.
+        if matches!(parsed, Ok(VideoAddress::File(_))) && !std::mem::replace(&mut has_file, true) {
+            text += "# loop = true                  # files: begin again at the end\n\
+                     # sync = true                  # files: frames at their own time, not as fast as the model can\n";
         }
     }
     text

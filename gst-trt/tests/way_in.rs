@@ -34,6 +34,7 @@ fn three_answers_make_a_configuration_that_is_right() {
     assert!(text(&output.stdout).contains("Wrote config.toml."), "{}", text(&output.stdout));
     let written = std::fs::read_to_string(folder.join("config.toml")).unwrap();
     assert!(written.contains(&format!("location = \"{}\"", folder.join("{source}.jsonl").display())), "{written}");
+    assert!(written.contains("\n# loop = true "), "{written}");
     succeed(&folder, &["serve", "--check", "config.toml"]);
     // All that it proposes is right, too.
     let proposed: String = written
@@ -69,7 +70,7 @@ fn three_answers_make_a_configuration_that_is_right() {
     let output = answered(&folder, &args, "");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let written = std::fs::read_to_string(folder.join("c.toml")).unwrap();
-    assert!(written.contains("address = \"/dev/video99\""), "{written}");
+    assert!(written.contains("address = \"/dev/video99\"") && !written.contains("# loop"), "{written}");
     assert_eq!(folder.join("b.toml").metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
