@@ -38,7 +38,9 @@ pub async fn snapshot(State(context): State<Arc<ServerState>>, PathName(name): P
     };
     let mut frames = context.service.watch(&name)?;
     let why = match context.find(&name)?.state {
-        SourceState::Ended => Some("the file was read to its end. Remove the source, and add it again"),
+        SourceState::Ended => Some(
+            "the file was read to its end. Remove the source, and add it again; with loop = true it begins again by itself",
+        ),
         SourceState::Resting => Some("the source rests. Wait for its hours, or change its schedule"),
         _ => None,
     };
