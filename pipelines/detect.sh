@@ -54,8 +54,8 @@ need_file() {
 
 need_input() {
     [[ $1 != *://* ]] || return 0
-    [ -e "$1" ] || fail "the video $1 does not exist."
-    [ -r "$1" ] || fail "the video $1 cannot be read; check its permissions."
+    [ -e "$1" ] || fail "the input $1 does not exist; give a file, a folder, a URI such as rtsp://, or a camera such as /dev/video0."
+    [ -r "$1" ] || fail "the input $1 cannot be read; check its permissions."
 }
 
 # Checked before the build, which takes minutes.
