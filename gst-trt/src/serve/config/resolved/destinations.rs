@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gsttrt_core::json::{RepeatedKey, repeated_key};
 use gsttrt_core::redact::redacted;
+use gsttrt_core::words::nearest;
 use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 
@@ -76,6 +77,7 @@ impl Config {
         if location.is_empty() {
             return Err(problem("location", "the key location is missing"));
         }
+        refuse_misspelt_source(location)?;
         let name = publish.get("name");
         if name.is_some_and(|name| name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control)) {
             return Err(problem("name", "a name has 1 to 64 bytes, and no control characters"));
@@ -137,6 +139,17 @@ fn refuse_mistyped(location: &str) -> Result<(), KeyError> {
     let Some(meant) = meant else { return Ok(()) };
     let text = format!("{} is no address; did you mean “{}”?", redacted(location), redacted(&meant));
     Err(problem("location", text))
+}
+
+/// It would be a part of a topic or of the name of a file, which all sources have in common.
+fn refuse_misspelt_source(location: &str) -> Result<(), KeyError> {
+    // What follows a dollar is a variable of the environment.
+    let parts = location.split('{').zip(location.split('{').skip(1));
+    let mut names = parts.filter(|(before, _)| !before.ends_with('$')).filter_map(|(_, rest)| rest.split_once('}'));
+    match names.any(|(name, _)| name != "source" && nearest(name, &["source"]).is_some()) {
+        true => Err(problem("location", "what stands in braces is not known; did you mean “{source}”?")),
+        false => Ok(()),
+    }
 }
 
 /// Checks a file for results. Returns what may be right later.

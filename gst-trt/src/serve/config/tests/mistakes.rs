@@ -126,6 +126,8 @@ fn a_mistake_is_named_with_its_line() {
         ("rtsp://me:secret@camera/1", "/proc/self", 21, "/proc/self is a folder. A source is one file"),
         ("location = \"{source}.jsonl\"", "location = \"mqtt//h/t\"", 12, "did you mean “mqtt://h/t”?"),
         ("location = \"{source}.jsonl\"", "location = \"mqtt://h\"", 12, "topic"),
+        ("location = \"{source}.jsonl\"", "location = \"mqtt://h/{sorce}\"", 12, "did you mean “{source}”?"),
+        ("location = \"{source}.jsonl\"", "location = \"{source}/{source_id}\"", 12, "did you mean “{source}”?"),
         ("location = \"{source}.jsonl\"", "location = \"mqt://h/t\"", 12, "nothing is known about mqt://"),
         ("name = \"p\"", "name = \"p\"\ntags = \"north\"", 12, "it is no JSON object"),
         (
