@@ -207,6 +207,10 @@ fn no_names(model: &ModelInfo, task: &str) -> Option<Value> {
     let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
     let what = match task {
         TEXT => format!("the dictionary, with a character a line, without which no text is read{unread}"),
+        // By its dimensions alone, it may as well give vectors.
+        "classify" if model.task.is_none() => format!(
+            "class names: classes are called #0, #1 and so on{unread}. If it gives a vector, as models of ReID do, set layout=embed on trtnms"
+        ),
         _ => format!("class names: objects are called #0, #1 and so on{unread}"),
     };
     Some(json!({ "what": what, "property": "label-file of trtnms, or --labels" }))

@@ -116,7 +116,9 @@ fn what_is_missing_names_the_property() {
         .input("txt_feats", F32, &["1", "words", "512"])
         .input("scale_factor", F32, &["1", "2"])
         .constant("output0", &[1, 300, 6], &[0.0; 1800]);
+    let numbers = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("vector", &[1, 80], &[0.5; 80]);
     for (file, property, says) in [
+        (save("numbers.onnx", numbers), "label-file", "set layout=embed"),
         (save("words.onnx", words), "input-values=txt_feats=words.npy", "what goes into txt_feats f32 1x?x512"),
         (save("unnamed.onnx", unnamed), "label-file", "class names"),
         (save("open.onnx", open), "input-size", "leaves the size of its input open"),
