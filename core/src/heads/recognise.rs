@@ -199,7 +199,10 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     if let (Some(classes), Some(labels)) = (classes, hints.classes)
         && classes == labels
     {
-        reasons.push(format!("{labels} names for {classes} classes"));
+        reasons.push(match labels {
+            1 => "1 name for 1 class".to_string(),
+            _ => format!("{labels} names for {classes} classes"),
+        });
     }
     if let Some(others) = doubt.filter(|others| !others.is_empty()) {
         let names = others.iter().map(|format| format.name.to_string());
