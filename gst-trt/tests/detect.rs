@@ -522,6 +522,11 @@ fn vectors_are_written_where_they_are_wanted() {
         let is_one = |vector: &str| vector.len() == 16;
         let found = objects.iter().filter(|object| object["vectors"][0].as_str().is_some_and(is_one)).count();
         assert!(!objects.is_empty() && (found > 0) == wanted, "{found} of {}", objects.len());
+        // Those of whole frames.
+        let options = ["--no-video", "--frames", "2", "--nms", "layout=embed"];
+        let output = detect(&folder, &sample(), &vectors, &[&options[..], more].concat());
+        let (summary, how) = (text(&output.stdout), if wanted { "" } else { ": --vectors writes them" });
+        assert!(summary.contains(&format!("vectors     2{how}\n")) && !summary.contains("detections"), "{summary}");
     }
 }
 

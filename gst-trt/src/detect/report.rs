@@ -10,6 +10,7 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt::gst::meta::record;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt::gst::meta::vector;
 use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_publish::formats::gst_trt;
 use gsttrt_publish::record::{FrameRecord, PublishSource};
@@ -32,6 +33,8 @@ pub struct DetectReport {
     /// Maps by their kind, and on how many of them a class is.
     maps: BTreeMap<String, u64>,
     regions: BTreeMap<String, u64>,
+    /// Frames with a vector of the whole of them.
+    vectors: u64,
     /// What classifiers of objects have found.
     attributes: LabelCounts,
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
@@ -133,7 +136,12 @@ impl DetectReport {
         if !self.regions.is_empty() {
             row("regions", counted(&self.regions));
         }
-        if !self.objects.of_each.is_empty() || self.maps.is_empty() {
+        // Who has not asked for them would find nothing.
+        if self.vectors > 0 {
+            let how = if args.vectors { "" } else { ": --vectors writes them" };
+            row("vectors", format!("{}{how}", self.vectors));
+        }
+        if !self.objects.of_each.is_empty() || self.maps.is_empty() && self.vectors == 0 {
             row("detections", self.objects.text());
         }
         if !self.attributes.of_each.is_empty() {
@@ -180,6 +188,7 @@ impl DetectReport {
                 *self.regions.entry(label.to_string()).or_default() += 1;
             }
         }
+        self.vectors += u64::from(!vector::of_frame(buffer).is_empty());
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
             self.attributes.add(&attribute.label);
         }
