@@ -450,6 +450,16 @@ fn a_model_without_boxes_hides_nothing_and_is_an_error() {
     assert!(line.try_push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize))).is_err());
     let said = line.said().join(" ");
     assert!(said.contains("blur: the model has no boxes"), "{said}");
+    // A model on objects behind it has none to look into, and may never run.
+    let on_objects = crate::common::boxes::model(&scratch("overlay-no-objects"), &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trtpreprocess regions=objects \
+         ! trtinfer model-file={on_objects} ! trtnms draw=false ! trtoverlay draw=false blur=a"
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    assert!(line.try_push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize))).is_err());
+    let said = line.said().join(" ");
+    assert!(said.contains("blur: the model has no boxes"), "{said}");
     // Those of another element are hidden.
     let mut line = Line::parse(&format!(
         "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trtoverlay draw=false blur=face"

@@ -130,6 +130,7 @@ impl TrtNms {
                 }
             }
             self.tell_classes(state.classes_before.is_none(), state);
+            self.tell_of_no_boxes(&frame, state);
             self.stats.add(stage, found);
             return Ok(frame);
         }
@@ -228,6 +229,17 @@ impl TrtNms {
         let classes = ClassesOfModels(before.chain(own).collect());
         self.obj().src_pad().push_event(classes.event());
         (state.has_new_classes, state.has_told_of_classes) = (false, true);
+    }
+
+    /// Where no model before a model on objects gives boxes, it has none to look into, and never tells its classes. What hides objects
+    /// would wait for these, and let all frames pass.
+    fn tell_of_no_boxes(&self, frame: &gst::BufferRef, state: &mut NmsState) {
+        let is_never_run = state.postprocessor.is_none() && !has_objects_of_others(frame);
+        let has_none_before = state.classes_before.as_ref().is_some_and(|ClassesOfModels(models)| models.is_empty());
+        if state.has_new_classes && is_never_run && has_none_before {
+            self.obj().src_pad().push_event(ClassesOfModels::default().event());
+            (state.has_new_classes, state.has_told_of_classes) = (false, true);
+        }
     }
 
     /// Does something again until the GPU has memory for it.
