@@ -178,9 +178,9 @@ impl Started {
     }
 }
 
-/// Whether what a source hides and counts is found by that model alone.
+/// Whether that model sees the frames of a source.
 fn is_of(source: &SourceConfig, model: &str) -> bool {
-    source.model == model && source.on_objects.is_empty()
+    source.model == model
 }
 
 fn sources_of(config: &Config, model: &str) -> Vec<Arc<SourceConfig>> {

@@ -87,6 +87,10 @@ fn one_model_on_objects_is_for_all_sources_and_changes_as_the_first_one() {
     assert_eq!(ask(&address, "PUT", "/models/kinds", TOKEN, &body).0, 202);
     service.said("kinds: Loaded other.onnx");
     wait_for(&service, "one", has_of(["light", "gloomy"], "disc"));
+    // The first one has to find objects for it.
+    let (status, said) = ask(&address, "PUT", "/models/shapes", TOKEN, &body);
+    let said = String::from_utf8(said).unwrap();
+    assert!(status == 400 && said.contains("source “one”, on-objects: it finds no objects"), "{status} {said}");
     // Other classes by a reload, and a source without it.
     let of_boxes = of_discs.replace("disc", "box");
     service.reload(&(detector(&address) + &of_boxes + &sources));

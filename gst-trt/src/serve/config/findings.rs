@@ -152,9 +152,14 @@ impl Findings {
         Ok(())
     }
 
+    /// Whether that is certain.
+    pub fn finds_no_objects(&self) -> bool {
+        self.has_boxes == Some(false)
+    }
+
     /// Whether each frame gets objects that can be hidden.
     fn check_boxes(&self) -> Result<(), &'static str> {
-        if self.has_boxes == Some(false) {
+        if self.finds_no_objects() {
             return Err("it has no boxes, so nothing can be hidden. Use a model that detects objects");
         }
         if !self.holds {
