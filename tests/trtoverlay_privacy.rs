@@ -491,6 +491,30 @@ fn a_class_of_any_model_before_can_be_hidden() {
     assert!(wrong.said().join(" ").contains("no class “hand”: its classes are a, b, c, face"));
 }
 
+/// There may be no objects for it.
+#[test]
+fn a_class_is_looked_up_before_a_model_on_objects_has_run() {
+    let folder = scratch("overlay-not-run");
+    let first = model(&folder, &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let vectors = crate::common::boxes::embedder(&folder, "1");
+    let faces = crate::common::boxes::graph("output0", &[[40.0, 40.0, 56.0, 56.0, 0.9, 0.0]])
+        .metadata("names", "{0: 'face'}")
+        .save(&folder.join("face.onnx"));
+    for (second, classes, is_right) in
+        [(&vectors, "a", true), (&vectors, "nosuch", false), (&faces, "a,face", true), (&faces, "nosuch", false)]
+    {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} ! trtnms draw=false ! trtpreprocess regions=objects object-classes=b \
+             ! trtinfer model-file={second} ! trtnms draw=false ! trtoverlay draw=false blur={classes}"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        let pushed = line.try_push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+        let said = line.said().join(" ");
+        assert_eq!(pushed.is_ok(), is_right, "{second}, {classes}: {said}");
+        assert_eq!(said.contains("no class “nosuch”"), !is_right, "{second}, {classes}: {said}");
+    }
+}
+
 /// A zone that waits for what never comes.
 #[test]
 fn zones_with_a_class_that_the_model_does_not_have_are_told_once() {

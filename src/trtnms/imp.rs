@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+mod classes;
 mod postprocessor;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +71,8 @@ struct NmsState {
     /// Whether downstream is still to be told of others.
     has_new_classes: bool,
     has_told_of_classes: bool,
+    /// What was told before the model has run.
+    told_before_run: Option<ClassesOfModels>,
 }
 
 /// No two of these are locked at a time, and none while a frame is handled.
@@ -130,7 +133,7 @@ impl TrtNms {
                 }
             }
             self.tell_classes(state.classes_before.is_none(), state);
-            self.tell_of_no_boxes(&frame, state);
+            self.tell_before_run(&settings, &payload, &frame, state);
             self.stats.add(stage, found);
             return Ok(frame);
         }
@@ -215,31 +218,6 @@ impl TrtNms {
             self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
         }
         true
-    }
-
-    /// Tells downstream which classes objects have, when that has changed. Of objects that come from other elements nothing
-    /// is known.
-    fn tell_classes(&self, are_of_others: bool, state: &mut NmsState) {
-        let Some(postprocessor) = state.postprocessor.as_ref().filter(|_| state.has_new_classes) else { return };
-        if are_of_others && !state.has_told_of_classes {
-            return;
-        }
-        let own = postprocessor.has_boxes().then(|| postprocessor.known_classes());
-        let before = state.classes_before.iter().flat_map(|ClassesOfModels(models)| models).cloned();
-        let classes = ClassesOfModels(before.chain(own).collect());
-        self.obj().src_pad().push_event(classes.event());
-        (state.has_new_classes, state.has_told_of_classes) = (false, true);
-    }
-
-    /// Where no model before a model on objects gives boxes, it has none to look into, and never tells its classes. What hides objects
-    /// would wait for these, and let all frames pass.
-    fn tell_of_no_boxes(&self, frame: &gst::BufferRef, state: &mut NmsState) {
-        let is_never_run = state.postprocessor.is_none() && !has_objects_of_others(frame);
-        let has_none_before = state.classes_before.as_ref().is_some_and(|ClassesOfModels(models)| models.is_empty());
-        if state.has_new_classes && is_never_run && has_none_before {
-            self.obj().src_pad().push_event(ClassesOfModels::default().event());
-            (state.has_new_classes, state.has_told_of_classes) = (false, true);
-        }
     }
 
     /// Does something again until the GPU has memory for it.
@@ -535,6 +513,7 @@ impl BaseTransformImpl for TrtNms {
                 classes_before: None,
                 has_new_classes: false,
                 has_told_of_classes: false,
+                told_before_run: None,
             },
         });
         Ok(())
