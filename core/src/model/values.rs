@@ -260,8 +260,8 @@ fn numpy_name(dtype: DType) -> &'static str {
 
 /// The array in a file, as a tensor for that input.
 fn read_array(input: &str, path: &Path) -> Result<Tensor> {
-    const SAVE: &str = "Save one array of float32, float16, int32, int64 or uint8: numpy.save(file, \
-                        numpy.ascontiguousarray(array, \"float32\"))";
+    const SAVE: &str = "Save one array of float32, float16, int32, int64, uint8, int8 or bool, with an element or more: \
+                        numpy.save(file, numpy.ascontiguousarray(array, \"float32\"))";
     const NO_NUMBERS: &str = "Find out what makes them, such as a vector of zeros divided by its length";
     let file = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -295,6 +295,8 @@ fn array<'a>(input: &str, file: &'a [u8]) -> std::result::Result<(TensorDesc, &'
         Some("<i4") => DType::I32,
         Some("<i8") => DType::I64,
         Some("|u1") => DType::U8,
+        Some("|i1") => DType::I8,
+        Some("|b1") => DType::Bool,
         _ => return Err(array.wrong_type()),
     };
     let dims = array.dims()?;
@@ -304,6 +306,10 @@ fn array<'a>(input: &str, file: &'a [u8]) -> std::result::Result<(TensorDesc, &'
     let desc = TensorDesc::new(input, dtype, &dims);
     if desc.bytes() != Some(array.values.len()) {
         return Err(format!("its header says {dtype} {}, and {} bytes follow", desc.dims, array.values.len()));
+    }
+    // Another byte is no bool for what runs the model.
+    if dtype == DType::Bool && array.values.iter().any(|&byte| byte > 1) {
+        return Err("some of its elements are neither True nor False".into());
     }
     Ok((desc, array.values))
 }
@@ -352,6 +358,8 @@ mod tests {
         assert_eq!(of_type("<i4", &[255; 8]), "a i32 2");
         assert_eq!(of_type("<i8", &[255; 16]), "a i64 2");
         assert_eq!(of_type("|u1", &[255; 2]), "a u8 2");
+        assert_eq!(of_type("|i1", &[255; 2]), "a i8 2");
+        assert_eq!(of_type("|b1", &[0, 1]), "a bool 2");
         let first = npy("<f4", "(1, 2)", &[0; 8]);
         for version in [2, 3] {
             let mut file = [&first[..6], &[version, 0], &first[8..10], &[0, 0], &first[10..]].concat();
@@ -384,6 +392,7 @@ mod tests {
             (npy(">f4", "(1, 2)", &[0; 8]), "of the type \">f4\""),
             (npy("<f8", "(1,)", &[0; 8]), "of the type \"<f8\""),
             (npy("|O", "(1,)", &[0; 8]), "of the type \"|O\""),
+            (npy("|b1", "(2,)", &[1, 2]), "neither True nor False"),
             (header("{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}"), "the order of C"),
             (header("{'descr': '<f4', 'shape': (1,)}"), "the order of C"),
             (header("{'descr': '<f4', 'fortran_order': False}"), "its shape is null"),
