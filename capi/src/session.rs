@@ -374,7 +374,11 @@ pub unsafe extern "C" fn gst_trt_session_run(
             if has != size {
                 let desc = pictures[0][output].desc();
                 let of = if pictures.len() > 1 { format!(" of {} pictures", pictures.len()) } else { String::new() };
-                return Err(wrong(format!("The output {desc}{of} has {has} bytes, and there is room for {size}")));
+                let what = format!("The output {desc}{of} has {has} bytes, and there is room for {size}");
+                return Err(wrong(what).remedy(
+                    "Give room for as many. Where the size of an output depends on the picture, Python takes only what a black one gives: \
+                     export the model with outputs of one size",
+                ));
             }
         }
         for (output, &to) in outputs.iter().enumerate() {

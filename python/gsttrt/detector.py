@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import operator
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -56,9 +57,9 @@ def size_text(size: Size | None) -> str | None:
         return size
     sides = (size, size) if isinstance(size, (int, numpy.integer)) else size
     try:
-        width, height = map(int, sides)
+        width, height = map(operator.index, sides)
     except (TypeError, ValueError) as error:
-        raise SettingsError(f"input_size is {size!r}. Give (width, height), or one number for a square.") from error
+        raise SettingsError(f"input_size is {size!r}. Give (width, height) in whole pixels, or one number for a square.") from error
     return f"{width}x{height}"
 
 

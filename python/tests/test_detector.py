@@ -191,7 +191,7 @@ def test_what_does_not_fit_the_model_is_an_error_at_once(tmp_path):
 def test_the_input_size_may_be_one_number():
     with pytest.raises(gsttrt.Error, match="320x320"):
         gsttrt.Detector(model("shapes"), backend="rten", input_size=320)
-    for wrong in (3.5, (1, 2, 3), "axb", [None, 3]):
+    for wrong in (3.5, (320.5, 320), (float("inf"), 320), (1, 2, 3), "axb", [None, 3]):
         with pytest.raises(gsttrt.Error, match="input_size"):
             gsttrt.Detector(model("shapes"), backend="rten", input_size=wrong)
 
