@@ -115,7 +115,7 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
     } else if path.exists() {
         Err(format!("{shown} is a device or a pipe. Give a file.").into())
     } else {
-        Err(format!("There is no file {shown}.").into())
+        Err(format!("There is no file {shown}. Check the path.").into())
     }
 }
 

@@ -334,7 +334,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (sample, model, &["--labels", "/nowhere.txt"], &["There is no file /nowhere.txt"]),
         (&notes, model, &[], &["Cannot read", "notes.txt"]),
         (&empty, model, &[], &["Cannot read", "empty.mp4"]),
-        (&cut, model, &[], &["Cannot read", "cut.mp4"]),
+        (&cut, model, &[], &["Cannot read", "cut.mp4: it is cut off, 20000 of ", "Copy or record it again"]),
         (&sound, model, &[], &["Cannot read", "sound.wav", "there is no video in it"]),
         (sample, &junk, &[], &["junk.onnx", "ONNX"]),
         (sample, &volumes, &[], &["volumes f32 1x2x2x2x2"]),

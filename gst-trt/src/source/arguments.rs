@@ -86,8 +86,9 @@ fn listed(arguments: &[OsString]) -> Result<Vec<(OsString, bool)>, Failure> {
         match list.filter(|_| !Path::new(argument).exists()) {
             Some(list) => {
                 let read = fs::read(list);
-                let read =
-                    read.map_err(|error| format!("Cannot read the list of sources {}: {error}.", list.display()))?;
+                let read = read.map_err(|error| {
+                    format!("Cannot read the list of sources {}: {error}. Check its path.", list.display())
+                })?;
                 let lines = read.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
                 all.extend(lines.map(|line| (OsStr::from_bytes(line).to_owned(), true)));
             }
@@ -130,12 +131,12 @@ fn add(sources: &mut Vec<InputSource>, argument: &OsStr, is_listed: bool) -> Res
         add_file(sources, &camera);
     } else {
         refuse_mistyped(text)?;
-        let cameras = if path.starts_with("/dev") { format!(" {}", cameras()) } else { String::new() };
+        let remedy = if path.starts_with("/dev") { cameras() } else { "Check the path.".into() };
         return Err(match found {
             Err(error) if ![io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
                 format!("Cannot read {}: {error}.", redacted(&path_text(path))).into()
             }
-            _ => format!("There is no file {}.{cameras}", redacted(&path_text(path))).into(),
+            _ => format!("There is no file {}. {remedy}", redacted(&path_text(path))).into(),
         });
     }
     Ok(())
@@ -190,7 +191,7 @@ fn add_pattern(sources: &mut Vec<InputSource>, pattern: &OsStr) -> Result<(), Fa
     files.iter().for_each(|file| add_file(sources, file));
     let is_below = shown.split('/').any(|part| part == "**"); // what is in the folders is found, too
     match (folders.first(), files.is_empty()) {
-        (None, true) => Err(format!("No file matches the pattern {shown}.").into()),
+        (None, true) => Err(format!("No file matches the pattern {shown}. Check its folder.").into()),
         (Some(first), is_alone) if is_alone || !is_below => {
             let these = if folders.len() == 1 { "a folder" } else { "folders" };
             let first = path_text(first);
@@ -375,9 +376,9 @@ mod tests {
         let refused = |argument: &str| sources(&[argument.into()]).unwrap_err().to_string();
         fs::write(&list, "/nowhere/gone.mp4\n").unwrap();
         assert_eq!(names(&[&argument]), ["gone: /nowhere/gone.mp4 live false"]);
-        assert_eq!(refused("/nowhere/gone.mp4"), "There is no file /nowhere/gone.mp4.");
+        assert_eq!(refused("/nowhere/gone.mp4"), "There is no file /nowhere/gone.mp4. Check the path.");
         fs::write(&list, "/nowhere/gone\n").unwrap();
-        assert_eq!(refused(&argument), "There is no file /nowhere/gone.");
+        assert_eq!(refused(&argument), "There is no file /nowhere/gone. Check the path.");
         fs::write(&list, "\n").unwrap();
         assert_eq!(refused(&argument), "The list of sources is empty.");
         fs::remove_file(&list).unwrap();

@@ -382,7 +382,16 @@ impl VideoAddress {
         if let VideoAddress::Uri(uri) = self {
             text = text.replace(uri, &self.shown());
         }
-        if self.is_of_reading(error) { format!("Cannot read {}: {text}", self.shown()) } else { chain::sentence(error) }
+        if !self.is_of_reading(error) {
+            return chain::sentence(error);
+        }
+        // Demuxers do not tell this: without its index, an MP4 has no streams for them.
+        let cut = match self {
+            VideoAddress::File(path) if path.is_file() => whole::missing(path),
+            _ => None,
+        };
+        let cut = cut.map_or(String::new(), |missing| format!("it is cut off, {missing}. Copy or record it again. "));
+        format!("Cannot read {}: {cut}{text}", self.shown())
     }
 
     /// Whether the source failed, and not what is done with its frames.
