@@ -232,7 +232,9 @@ pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
     let pipeline = gst::parse::launch(line).map_err(|error| {
         let message = error.to_string();
         let end = meant(&message).map_or(".".into(), |property| format!("; did you mean “{property}”?"));
-        format!("Cannot make the pipeline: {message}{end}")
+        format!(
+            "Cannot make the pipeline: {message}{end} Properties are written as in a launch line, such as interval=2."
+        )
     })?;
     pipeline.downcast::<gst::Pipeline>().map_err(|_| "Cannot make the pipeline: there is one element alone.".into())
 }
