@@ -103,6 +103,14 @@ fn no_picture(inputs: &[TensorDesc], uses: &[InputUse]) -> Error {
     if inputs.iter().any(|input| input.name == TOKENS) {
         return error.remedy("It is a model of texts: gst-trt embed-text makes a gallery of words with it");
     }
+    let is_open_clip = |desc: &TensorDesc| {
+        let are_channels = [TensorLayout::Ncthw, TensorLayout::Ntchw, TensorLayout::Nthwc].map(TensorLayout::channels);
+        desc.dims.len() == 5 && has_samples(desc) && are_channels.iter().any(|&place| desc.dims[place] == Dims::DYNAMIC)
+    };
+    if inputs.iter().any(is_open_clip) {
+        let cause = "the file leaves dimensions of a clip open, and none of them has 1 or 3 channels";
+        return error.cause(cause).remedy("Export it with the number of channels, such as 1x3xTxHxW or 1xTx3xHxW");
+    }
     let is_open = |desc: &TensorDesc| is_picture(desc) && desc.dims[1] == Dims::DYNAMIC;
     let Some(open) = inputs.iter().position(is_open) else {
         return error.remedy(
@@ -180,6 +188,10 @@ mod tests {
         assert_eq!(of_pictures(&[clip, picture]).unwrap(), (1, TensorLayout::Nchw), "a picture comes first");
         let ids = TensorDesc::new("ids", DType::I64, &[1, 3, 16, 64, 64]);
         assert!(of_pictures(&[ids]).unwrap_err().message().contains("1xTx3xHxW"));
+        for dims in [[-1; 5], [-1, -1, -1, 64, 64]] {
+            let said = of_pictures(&[TensorDesc::new("pixel_values", DType::F32, &dims)]).unwrap_err().message();
+            assert!(said.contains("leaves dimensions of a clip open"), "{said}");
+        }
     }
 
     /// Of engines and servers only the names of tensors are known.
