@@ -151,8 +151,14 @@ def of_files(text: str, timeout: float | None) -> Iterator[tuple[NDArray[numpy.u
 
 def to_the_end(uri: str, frames: Iterator[tuple[NDArray[numpy.uint8], float | None]]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     """The frames, and an error at the end of a file that is cut off there."""
-    yield from frames
     path = path_of(uri)
+    try:
+        yield from frames
+    except ReadError as error:
+        # Demuxers do not tell this: without its index, an MP4 has no streams for them.
+        if path is not None and (missing := _whole.missing(path)):
+            raise ReadError(f"{str(error).removesuffix('.')}. The file is cut off: {missing}. Copy or record it again.") from error
+        raise
     if path is not None and (missing := _whole.missing(path)):
         raise ReadError(f"Cannot read {redacted(uri)} to its end: {missing}.")
 

@@ -171,6 +171,11 @@ def test_wrong_sources_are_errors(detector, tmp_path):
     (tmp_path / "bad.mp4").write_bytes(b"hello")
     with pytest.raises(gsttrt.ReadError, match=r"Cannot read file://.*bad\.mp4: "):
         next(gsttrt.detect(tmp_path / "bad.mp4", detector))
+    # Its index would come last.
+    with open(clip("classes"), "rb") as file:
+        (tmp_path / "cut.mp4").write_bytes(file.read(100_000))
+    with pytest.raises(gsttrt.ReadError, match=r"The file is cut off: 100000 of \d+ bytes are there. Copy or record it again"):
+        next(gsttrt.detect(tmp_path / "cut.mp4", detector))
     with pytest.raises(gsttrt.ReadError, match="Cannot read nonsense://"):
         next(gsttrt.detect("nonsense://a", detector))
     with pytest.raises(gsttrt.InputError, match="a detector already.*score_threshold"):
