@@ -356,6 +356,8 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (sample, model, &["--output", "x.jpg"], &["Cannot write x.jpg", ".mp4 or .mkv"]),
         (&broken, model, &["--output", "x.mp4"], &["Cannot write images to the video x.mp4: give a folder"]),
         (&all_broken, model, &["--output", "x.jpg"], &["Cannot write 2 images to the file x.jpg: give a folder"]),
+        (&broken, model, &["--output", "x.webp"], &["Cannot write x.webp: images are written as .jpg or .png"]),
+        (&broken, model, &[sample, "--output", "x.mp4"], &["several sources to the file x.mp4: give a folder"]),
         (&broken, model, &["--output", "/nowhere/x.jpg"], &["/nowhere/x.jpg", "its folder is not there"]),
         ("fd://0", model, &[], &["Cannot read fd://0", "fd:// is on this machine"]),
         ("77", model, &[], &["There is no camera /dev/video77", "Cameras are /dev/video0"]),

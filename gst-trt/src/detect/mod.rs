@@ -412,6 +412,12 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
     let several = sources.len() > 1;
     let is_file = match (&args.output, sources.as_slice()) {
         (Some(path), [source]) => is_file(path, source)?,
+        (Some(path), [_, _, ..]) if reads_as_file(path) => {
+            let shown = path.display();
+            return Err(
+                format!("Cannot write the results of several sources to the file {shown}: give a folder.").into()
+            );
+        }
         _ => false,
     };
     let count = sources.len();
@@ -482,10 +488,21 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
     Ok(jobs)
 }
 
+/// The endings of images and of videos that are written.
+const OF_IMAGES: [&str; 4] = ["jpg", "jpeg", "jpe", "png"];
+const OF_VIDEOS: [&str; 2] = ["mp4", "mkv"];
+
+/// The endings of other files, which nobody wants for a folder.
+const OF_OTHERS: [&str; 9] = ["avi", "bmp", "gif", "jp2", "mov", "tif", "tiff", "webm", "webp"];
+
+/// Whether a path of no folder has the ending of a file.
+fn reads_as_file(path: &Path) -> bool {
+    let ending = ending(path);
+    !path.is_dir() && [&OF_IMAGES[..], &OF_VIDEOS, &OF_OTHERS].iter().any(|of| of.contains(&ending.as_str()))
+}
+
 /// Whether the path of --output is a file for the one source, and not a folder for images.
 fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
-    const OF_IMAGES: [&str; 4] = ["jpg", "jpeg", "jpe", "png"];
-    const OF_VIDEOS: [&str; 2] = ["mp4", "mkv"];
     let (shown, ending) = (path.display(), ending(path));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_there = folder.is_none_or(Path::is_dir);
@@ -503,6 +520,10 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
         }
         InputSource::Images { .. } if OF_VIDEOS.contains(&ending.as_str()) && !path.is_dir() => {
             Err(format!("Cannot write images to the video {shown}: give a folder.").into())
+        }
+        InputSource::Images { .. } if OF_OTHERS.contains(&ending.as_str()) && !path.is_dir() => {
+            let how = "images are written as .jpg or .png. Give one image such a name, or give a folder";
+            Err(format!("Cannot write {shown}: {how}.").into())
         }
         InputSource::Images { .. } => Ok(false),
         InputSource::Video { .. } if path.is_dir() => Err(format!("Cannot write {shown}: it is a folder.").into()),
