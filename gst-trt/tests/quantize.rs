@@ -198,5 +198,12 @@ fn what_is_missing_is_said() {
     let args = ["quantize", &half, "photos"];
     let output = command(&folder).args(args).output().unwrap();
     expect_failure(&output, &args, &["Give a model in 32-bit floats"]);
+    let clips =
+        Graph::new().input("clip", F32, &["1", "3", "8", "16", "16"]).node("Relu", &["clip"], &["seen"], vec![]);
+    let clips =
+        clips.output("seen", F32, &["1", "3", "8", "16", "16"]).save(&scratch("quantize-clips").join("clips.onnx"));
+    let args = ["quantize", &clips, "photos"];
+    let output = command(&folder).args(args).output().unwrap();
+    expect_failure(&output, &args, &["sees several pictures or vectors at once (clip f32 1x3x8x16x16)"]);
     assert_eq!(files(&folder), ["bare", "broken", "failing", "none", "photos"]);
 }

@@ -104,6 +104,13 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
         )
         .into());
     }
+    if original.spec.frames().is_some() {
+        let (model, input) = (args.model.display(), &original.spec.desc);
+        return Err(format!(
+            "{model} sees several pictures or vectors at once ({input}), and gets single pictures here. Give a model of single pictures."
+        )
+        .into());
+    }
     let is_quantized = |name: &String| name == "QuantizeLinear" || name == "DequantizeLinear";
     if original.model().operators.iter().any(is_quantized) {
         return Err(format!("{} is quantized already. Give the model from before that.", args.model.display()).into());
