@@ -205,16 +205,19 @@ impl AnalyticsConfig {
         Ok(())
     }
 
-    /// Parts of the frame of which one is a little above 1 would be pixels: a shape in the corner of the frame that nobody reaches.
+    /// Parts of the frame of which one is a little above 1, or below -1, would be pixels: a shape in the corner of the frame that nobody
+    /// reaches.
     fn check_units(&self) -> Result<()> {
         let zones = self.zones.iter().map(|zone| ("zone", &zone.name, zone.area.coordinates()));
         // The points of a line that goes on may be anywhere on it.
         let lines = self.tripwires.iter().filter(|tripwire| !tripwire.is_extended);
         let lines = lines.map(|tripwire| ("tripwire", &tripwire.name, tripwire.points.as_flattened().to_vec()));
         for (kind, name, coordinates) in zones.chain(lines).filter(|_| self.frame.is_none()) {
-            let greatest = coordinates.into_iter().fold(0.0, f64::max);
-            if greatest > 1.0 && greatest < FEWEST_PIXELS {
-                return Err(unusable(format!("the greatest number of the {kind} \"{name}\" is {greatest}"))
+            let greatest = coordinates.iter().copied().fold(0.0, f64::max);
+            let least = coordinates.iter().copied().fold(0.0, f64::min);
+            if !are_parts(&coordinates) && greatest < FEWEST_PIXELS {
+                let (which, number) = if greatest > 1.0 { ("greatest", greatest) } else { ("least", least) };
+                return Err(unusable(format!("the {which} number of the {kind} \"{name}\" is {number}"))
                     .remedy("Write parts of the frame from 0 to 1, or pixels, of which one is 2 or more"));
             }
         }

@@ -92,6 +92,10 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         ),
         (r#"{"tripwires": [{"id": "a", "points": [[0.5,0],[0.5,1.1]]}]}"#, &["the tripwire \"a\" is 1.1"]),
         (
+            r#"{"tripwires": [{"id": "a", "points": [[-1.5,0.5],[1,0.5]]}]}"#,
+            &["the least number of the tripwire \"a\" is -1.5"],
+        ),
+        (
             r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,"b"]]}]}"#,
             &["zones[0].points[2][1] is \"b\"", "a number"],
         ),
