@@ -5,6 +5,9 @@ use super::geometry::Rect;
 use super::slices::MAX_REGIONS;
 use crate::error::{Error, ErrorKind, Result};
 
+/// No rectangle is smaller than that, unless it is of parts of the frame.
+const FEWEST_PIXELS: f64 = 2.0;
+
 /// Rectangles, in pixels or in parts of the frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionList(Vec<[f64; 4]>);
@@ -26,10 +29,18 @@ impl RegionList {
         let rectangle = |part: &str| {
             let edges: Option<Vec<f64>> = part.split(',').map(|edge| edge.trim().parse().ok()).collect();
             let edges: Option<[f64; 4]> = edges.and_then(|edges| edges.try_into().ok());
-            edges
+            let edges = edges
                 .filter(|[left, top, right, bottom]| left >= &0.0 && top >= &0.0 && left < right && top < bottom)
                 .filter(|edges| edges.iter().all(|edge| edge.is_finite()))
-                .ok_or_else(|| wrong(format!("“{part}” is not a rectangle")))
+                .ok_or_else(|| wrong(format!("“{part}” is not a rectangle")))?;
+            // A part that is a little above 1 would make a pixel of the corner of it.
+            let greatest = edges[2].max(edges[3]);
+            if greatest > 1.0 && greatest < FEWEST_PIXELS {
+                return Err(wrong(format!(
+                    "of “{part}” the greatest number is {greatest}, which is neither a part nor pixels"
+                )));
+            }
+            Ok(edges)
         };
         let parts: Vec<&str> = text.split(';').map(str::trim).filter(|part| !part.is_empty()).collect();
         let list = parts.into_iter().map(rectangle).collect::<Result<Vec<_>>>()?;
@@ -92,6 +103,7 @@ mod tests {
             "5,5,5,9",
             "9,0,1,9",
             "-1,0,5,5",
+            "0,0,1.5,1",
             &many,
         ] {
             let error = RegionList::parse(text).unwrap_err();
