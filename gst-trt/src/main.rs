@@ -114,6 +114,7 @@ const LAST_THREADS: Duration = Duration::from_millis(250);
 fn main() -> ExitCode {
     tls_sessions::refuse_to_resume();
     open_files::raise_limit();
+    open_files::outlive_size_limit();
     let threads = Threads::default();
     let command = Program::parse().command;
     let tell = if matches!(command, Command::Serve(_)) { serve::log_left } else { terminal::print_error };

@@ -19,3 +19,10 @@ pub fn raise_limit() {
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
 }
+
+/// What comes behind the largest size that the limits of the process allow a file (`ulimit -f`) is an error of whoever writes it. By
+/// default the kernel ends the process there, without a word.
+pub fn outlive_size_limit() {
+    // SAFETY: a signal is ignored from now on, for which nothing here has a handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}

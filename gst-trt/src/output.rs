@@ -55,7 +55,9 @@ pub fn cannot_make(path: &Path, error: &io::Error) -> Failure {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
         // As in /proc, where it is not for want of a right.
-        let (path, folder) = (path.display(), folder.display());
+        let is_current = folder == Path::new(".");
+        let folder = if is_current { "the current folder".into() } else { folder.display().to_string() };
+        let path = path.display();
         return format!("Cannot write {path}: no file can be made in {folder}. Give a place in another folder.").into();
     }
     cannot_write(path.display(), error)

@@ -96,12 +96,8 @@ impl Service {
         let mut command = command(folder);
         let limit = move || {
             let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-            // SAFETY: both are system calls, which take what is here.
-            let is_set = unsafe {
-                // Else the first byte too many would end it.
-                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-                libc::setrlimit(libc::RLIMIT_FSIZE, &limit)
-            };
+            // SAFETY: it is a system call, which takes what is here.
+            let is_set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
             if is_set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
         // SAFETY: it allocates nothing, and takes no lock.

@@ -523,12 +523,8 @@ fn what_cannot_be_written_wholly_is_not_there() {
     let mut program = command(&folder);
     let limit = || {
         let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
-        // SAFETY: both are system calls, which take what is here.
-        let is_set = unsafe {
-            // Else the first byte too many would end it.
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            libc::setrlimit(libc::RLIMIT_FSIZE, &limit)
-        };
+        // SAFETY: it is a system call, which takes what is here.
+        let is_set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
         if is_set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     };
     // SAFETY: it allocates nothing, and takes no lock.
