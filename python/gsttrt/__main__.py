@@ -32,7 +32,18 @@ def lines(source: str, model: str, options: list[str]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     for index, (_, result) in enumerate(detect(source, model, **settings)):
-        print(result.to_json(index), flush=True)
+        try:
+            print(result.to_json(index), flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            leave_output()
+            raise Error(f"Cannot write the lines: {error.strerror}. Make room on that disk, or write to another one.") from error
+
+
+def leave_output() -> None:
+    """Python writes what is left when it ends, and would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,8 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             lines(given.source, given.model, given.options)
     except BrokenPipeError:
-        # The reader has seen enough, such as `head`. Python writes what is left when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough, such as `head`.
+        leave_output()
     except Error as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -364,3 +364,11 @@ def test_the_package_is_typed_and_documented():
     assert os.path.exists(os.path.join(folder, "py.typed")) and os.path.exists(os.path.join(folder, "LICENSE"))
     for name in gsttrt.__all__:
         assert getattr(gsttrt, name).__doc__, name
+
+
+def test_the_command_says_what_it_cannot_write():
+    command = [sys.executable, "-m", "gsttrt", "detect", clip("sample"), model("shapes"), "backend=rten"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    said = "Error: Cannot write the lines: No space left on device. Make room on that disk, or write to another one.\n"
+    assert ended.returncode == 1 and ended.stderr.endswith(said) and "Traceback" not in ended.stderr, ended.stderr
