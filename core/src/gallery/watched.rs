@@ -148,7 +148,8 @@ fn warning(path: &Path, gallery: &Gallery) -> Option<Error> {
         return file::shared_vector(path, gallery);
     }
     let what = format!("The gallery {} has no vectors, and all objects are unknown", path.display());
-    Some(Error::new(ErrorKind::Settings, what).remedy("Add names with gst-trt enrol; the file is read again then"))
+    let remedy = "Add names with gst-trt enrol, or write the file of numpy.savez with some; it is read again then";
+    Some(Error::new(ErrorKind::Settings, what).remedy(remedy))
 }
 
 impl GalleryGpu {
