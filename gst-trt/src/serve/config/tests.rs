@@ -408,10 +408,10 @@ fn with_other_words_in_the_same_file_it_is_another_model() {
     assert_ne!(with(&[0.0, 1.0, 0.0, 1.0], "car\ndog\n").unwrap(), former);
     assert_ne!(with(&[1.0, 0.0, 0.0, 1.0], "dog\ncar\n").unwrap(), former);
     for (error, said) in [
+        (of("infer = \"input-values=feats=words.npy\"").unwrap_err(), "it has no such input"),
         (with(&[1.0; 6], "car\ndog\n").unwrap_err(), "does not fit its input txt_feats"),
         (with(&[1.0; 4], "car\n").unwrap_err(), "has 1 names"),
         (of("infer = \"input-values=txt_feats=none.npy\"").unwrap_err(), "There is no file "),
-        (of("infer = \"input-values=feats=words.npy\"").unwrap_err(), "it has no such input"),
         (of("").unwrap_err(), "Set input-values to a file with it"),
     ] {
         assert!(error.contains(said) && error.ends_with('.'), "{said}: {error}");
