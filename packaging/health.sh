@@ -7,8 +7,8 @@ set -u
 
 # Other commands, such as detect, have no HTTP. They are well while they run.
 mapfile -d '' command </proc/1/cmdline
-# A process that begins as another program has no command for a moment, and no handlers of signals.
-[ "${#command[@]}" -gt 1 ] || exit 1
+# A process that begins as another program has none for a moment, and no handlers of signals.
+[ "${#command[@]}" -gt 0 ] || exit 1
 case " ${command[*]:1} " in
     *" serve "*) ;;
     *) exit 0 ;;
