@@ -184,6 +184,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         #[cfg(feature = "otel")]
         telemetry: telemetry.clone(),
     };
+    let trimming = heap::Trimming::start(threads).inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     let reloads = Reloads::start(threads, move |is_given_up| file.read(is_given_up));
     let reloads = reloads.inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     let is_asked_to_end = signals.forever().any(|signal| {
@@ -194,7 +195,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     });
     // One time for all that ends: limits of their own would add up.
     let asked = Instant::now();
-    drop((watch, reloads));
+    drop((watch, reloads, trimming));
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
         log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
         #[cfg(feature = "otel")]
