@@ -14,7 +14,9 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent.parent
-MAXIMUM = 15_000_000  # bytes of the wheel
+# Bytes of the wheel as users get it, and of one with the build of the tests, whose code is not optimized and so is longer.
+MAXIMUM = 15_000_000
+MAXIMUM_OF_TESTS = 17_000_000
 # What each Linux with glibc has; GStreamer and GLib are those of the program that loads the plugin.
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-[a-z0-9-]+)\.so\.\d+")
 GSTREAMER = re.compile(r"lib(gst[a-z]*|glib|gobject|gio)-[\d.]+\.so\.0")
@@ -63,8 +65,9 @@ class Libraries(BuildHookInterface):
         del version, build_data
         shutil.rmtree(self.folder)
         size = os.path.getsize(artifact_path)
-        if size > MAXIMUM:
-            raise RuntimeError(f"{artifact_path} has {size} bytes; {MAXIMUM} is the maximum.")
+        maximum = MAXIMUM_OF_TESTS if os.environ.get("GST_TRT_PROFILE") == "dev" else MAXIMUM
+        if size > maximum:
+            raise RuntimeError(f"{artifact_path} has {size} bytes; {maximum} is the maximum.")
 
 
 def glibc_of(library: Path) -> tuple[int, int]:
