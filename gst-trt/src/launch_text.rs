@@ -27,9 +27,7 @@ pub fn by_stage(text: &str, taken: &[(&str, &str)]) -> Result<[String; 3], Failu
         }
         end = value.end;
         let (name, value) = (text[name].replace('_', "-"), &text[value]);
-        if let Some((_, instead)) = taken.iter().find(|(taken, _)| *taken == name) {
-            return Err(format!("{name} is set by the program. {instead}.").into());
-        }
+        check_name(&name, taken)?;
         let mut is_known = false;
         for (element, text) in elements.iter().zip(&mut texts) {
             if element.find_property(&name).is_some() {
@@ -47,6 +45,20 @@ pub fn by_stage(text: &str, taken: &[(&str, &str)]) -> Result<[String; 3], Failu
     match text[end..].trim() {
         "" => Ok(texts),
         rest => Err(format!("“{rest}” is no property with a value, such as precision=fp16.").into()),
+    }
+}
+
+/// # Errors
+/// The text, of one element, sets one of the properties that are taken.
+pub fn check_taken(text: &str, taken: &[(&str, &str)]) -> Result<(), Failure> {
+    check_text(text)?;
+    assignments(text).try_for_each(|(name, _)| check_name(&text[name].replace('_', "-"), taken))
+}
+
+fn check_name(name: &str, taken: &[(&str, &str)]) -> Result<(), Failure> {
+    match taken.iter().find(|(taken, _)| *taken == name) {
+        Some((_, instead)) => Err(format!("{name} is set by the program. {instead}.").into()),
+        None => Ok(()),
     }
 }
 
@@ -72,5 +84,13 @@ mod tests {
             let failure = by_stage(text, &taken).unwrap_err().to_string();
             assert!(failure.contains(said), "{text}: {failure}");
         }
+    }
+
+    #[test]
+    fn properties_that_the_program_sets_are_refused() {
+        let taken = [("model-file", "Use --model")];
+        check_taken("interval=2 precision=fp16", &taken).unwrap();
+        let failure = check_taken("interval=2 model_file = x.onnx", &taken).unwrap_err().to_string();
+        assert_eq!(failure, "model-file is set by the program. Use --model.");
     }
 }

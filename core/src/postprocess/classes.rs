@@ -31,7 +31,7 @@ pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &Kno
 /// The classes of `class-thresholds`, each with its threshold.
 ///
 /// # Errors
-/// `Settings`, where an entry is none.
+/// `Settings`, where an entry is none, or where two of them have the same name.
 pub fn read_class_thresholds(text: &str) -> Result<Vec<(&str, f32)>> {
     fn read(entry: &str) -> Option<(&str, f32)> {
         let (name, value) = entry.rsplit_once('=')?;
@@ -41,7 +41,16 @@ pub fn read_class_thresholds(text: &str) -> Result<Vec<(&str, f32)>> {
         Error::new(ErrorKind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
             .remedy("Write class=score with a score from 0 to 1, like person=0.5,car=0.3")
     };
-    entries(text).map(|entry| read(entry).ok_or_else(|| wrong(entry))).collect()
+    let mut all = Vec::<(&str, f32)>::new();
+    for entry in entries(text) {
+        let (name, threshold) = read(entry).ok_or_else(|| wrong(entry))?;
+        if all.iter().any(|(other, _)| *other == name) {
+            let text = format!("class-thresholds: “{name}” has two thresholds");
+            return Err(Error::new(ErrorKind::Settings, text).remedy("Write each class once"));
+        }
+        all.push((name, threshold));
+    }
+    Ok(all)
 }
 
 fn entries(text: &str) -> impl Iterator<Item = &str> {
@@ -144,6 +153,7 @@ mod tests {
             ("3", "", "no class “3”"),
             ("", "car", "“car” cannot be read"),
             ("", "car=2", "“car=2” cannot be read"),
+            ("", "car=0.5, car =0.9", "“car” has two thresholds"),
             ("", "car=nan", "cannot be read"),
             ("", "cat=0.5", "no class “cat”"),
         ] {

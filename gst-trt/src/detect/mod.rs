@@ -27,10 +27,9 @@ use gsttrt::gst::cuda::registry;
 use gsttrt_core::backends::tensorrt::EngineKeeper;
 use signal_hook::consts::SIGPIPE;
 
-use crate::assignments::check_text;
 use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
-use crate::launch_text::by_stage;
+use crate::launch_text::{by_stage, check_taken};
 use crate::model_options::{ModelOptions, check_model};
 use crate::output::{cannot_make_folder, place, replaceable};
 use crate::progress::Display;
@@ -188,7 +187,9 @@ impl DetectArgs {
     }
 }
 
-/// Properties of the elements of a model on objects that are set here.
+/// Properties of the elements of the first model that are set here.
+const TAKEN: [(&str, &str); 2] = [("name", "Leave it out"), ("model-file", "Use --model")];
+/// … of a model on objects.
 const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
     [("name", "Leave it out"), ("model-file", "Use --on-objects"), ("regions", "They are the objects")];
 
@@ -310,7 +311,7 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
     args.on_objects.iter().try_for_each(|model| check_model(model))?;
     for (option, text) in [("preprocess", &args.preprocess), ("infer", &args.infer), ("nms", &args.nms)] {
-        check_text(text).map_err(|failure| format!("--{option}: {failure}"))?;
+        check_taken(text, &TAKEN).map_err(|failure| format!("--{option}: {failure}"))?;
     }
     args.check_vectors()?;
     let signals = Signals::listen()?;
