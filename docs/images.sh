@@ -62,7 +62,7 @@ PROGRAM=$ROOT/target/release/gst-trt
 ln -s "$ROOT/tests" "$FILM/tests"
 terminal film-detect 12 "pipelines/detect.sh" "$ROOT/pipelines/detect.sh" tests/data/sample.mp4 tests/models/shapes.onnx
 # Of a long line the beginning says enough.
-terminal film-json 8 "head -n 1 sample-boxes.jsonl" bash -c 'head -n 1 sample-boxes.jsonl | cut -c 1-760'
+terminal film-json 8 "head -n 1 sample-boxes.jsonl" bash -o pipefail -c 'head -n 1 sample-boxes.jsonl | cut -c 1-760'
 terminal film-info 16 "gst-trt info tests/models/shapes.onnx" "$PROGRAM" info tests/models/shapes.onnx
 terminal film-track 10 "gst-trt detect tests/data/sample.mp4 --model tests/models/shapes.onnx --track" \
     "$PROGRAM" detect tests/data/sample.mp4 --model tests/models/shapes.onnx --track

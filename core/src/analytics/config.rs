@@ -209,8 +209,7 @@ impl AnalyticsConfig {
     /// reaches.
     fn check_units(&self) -> Result<()> {
         let zones = self.zones.iter().map(|zone| ("zone", &zone.name, zone.area.coordinates()));
-        // The points of a line that goes on may be anywhere on it.
-        let lines = self.tripwires.iter().filter(|tripwire| !tripwire.is_extended);
+        let lines = self.tripwires.iter();
         let lines = lines.map(|tripwire| ("tripwire", &tripwire.name, tripwire.points.as_flattened().to_vec()));
         for (kind, name, coordinates) in zones.chain(lines).filter(|_| self.frame.is_none()) {
             let greatest = coordinates.iter().copied().fold(0.0, f64::max);

@@ -19,7 +19,7 @@ pub struct SeenClass {
     pub class: Option<u32>,
 }
 
-/// Further classes are counted together, as the last one: [`OTHERS`]. Those that something watches by their names have places of their own.
+/// Further classes are counted together, as [`OTHERS`]. Those that something watches by their names have places of their own.
 pub const MAX_CLASSES: usize = 256;
 
 /// The label of further classes. No model has a class of that name.

@@ -212,7 +212,7 @@ fn cells_of_levels(format: &HeadFormat, hints: &ModelHints) -> String {
     });
     let rows = rows.collect::<Vec<_>>().join(", ");
     format!(
-        "; with the grid of the file, its input of {}x{} has {rows}, with {} anchors each",
+        "; with the grid of the file, its input of {}x{} has {rows}; anchors of each cell: {}",
         input.0, input.1, grid.anchors
     )
 }

@@ -60,7 +60,7 @@ pub fn check_whole(model: &ModelProto) -> Result<Vec<&StringStringEntryProto>> {
     let functions: HashMap<_, _> =
         model.functions.iter().map(|function| ((&*function.domain, &*function.name), function)).collect();
     let mut sizes = HashMap::new();
-    check_count(expanded(&mut graph.node.iter(), &functions, &mut sizes, 0)?)?;
+    check_count(expanded(&mut graph.node.iter(), &functions, &mut sizes, 0)?.nodes)?;
     let mut graphs = vec![graph];
     let mut bodies: Vec<&NodeProto> = Vec::new();
     for function in &model.functions {
@@ -103,39 +103,54 @@ fn sparse() -> Error {
     Error::new(ErrorKind::Model, "it has sparse weights").remedy("Export the model with dense weights")
 }
 
-/// Nodes, once each call of a function is replaced by its body.
+/// What a graph becomes once each call of a function is replaced by its body.
+#[derive(Clone, Copy, Default)]
+struct Expanded {
+    nodes: usize,
+    /// Functions and branches within each other.
+    height: usize,
+}
+
 fn expanded<'a>(
     nodes: &mut dyn Iterator<Item = &'a NodeProto>,
     functions: &HashMap<(&'a str, &'a str), &'a FunctionProto>,
-    sizes: &mut HashMap<(&'a str, &'a str), Option<usize>>,
+    known: &mut HashMap<(&'a str, &'a str), Option<Expanded>>,
     depth: usize,
-) -> Result<usize> {
-    if depth > MAX_DEPTH {
-        return Err(Error::new(ErrorKind::Model, format!("its functions call each other more than {MAX_DEPTH} deep"))
-            .remedy("Export the model with its functions inlined"));
-    }
-    let mut count = 0usize;
+) -> Result<Expanded> {
+    check_depth(depth)?;
+    let mut all = Expanded::default();
     for node in nodes {
-        let inner = &mut node.graphs().flat_map(|graph| &graph.node);
-        count = count.saturating_add(expanded(inner, functions, sizes, depth + 1)?);
+        let inner = expanded(&mut node.graphs().flat_map(|graph| &graph.node), functions, known, depth + 1)?;
         let name = (&*node.domain, &*node.op_type);
-        let size = match (functions.get(&name), sizes.get(&name)) {
-            (None, _) => 1,
+        let body = match (functions.get(&name), known.get(&name)) {
+            (None, _) => Expanded { nodes: 1, height: 0 },
             (Some(_), Some(Some(known))) => *known,
             (Some(_), Some(None)) => {
                 return Err(Error::new(ErrorKind::Model, format!("its function {} calls itself", name.1))
                     .remedy("Export the model again; this file contradicts itself"));
             }
             (Some(function), None) => {
-                sizes.insert(name, None);
-                let size = expanded(&mut function.node.iter(), functions, sizes, depth + 1)?;
-                sizes.insert(name, Some(size));
-                size
+                known.insert(name, None);
+                let body = expanded(&mut function.node.iter(), functions, known, depth + 1)?;
+                known.insert(name, Some(body));
+                body
             }
         };
-        count = count.saturating_add(size);
+        let height = 1 + inner.height.max(body.height);
+        // Of a function that is known, nothing else looks at it.
+        check_depth(depth + height)?;
+        all.nodes = all.nodes.saturating_add(inner.nodes).saturating_add(body.nodes);
+        all.height = all.height.max(height);
     }
-    Ok(count)
+    Ok(all)
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    if depth <= MAX_DEPTH {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Model, format!("its functions call each other more than {MAX_DEPTH} deep"))
+        .remedy("Export the model with its functions inlined"))
 }
 
 /// What is known of the values of a graph.
@@ -425,6 +440,17 @@ mod tests {
             (0..=depth).map(|i| function(&format!("f{i}"), body(i))).collect::<Vec<_>>()
         };
         assert!(whole(doubling(4), ints("i", &[])).is_ok());
+        // Each walk along them is short, because what follows is known already.
+        let chain = |depth: usize| {
+            let body = |i: usize| if i < depth { vec![call(&format!("f{}", i + 1))] } else { vec![] };
+            let functions = (0..=depth).map(|i| function(&format!("f{i}"), body(i))).collect::<Vec<_>>();
+            let nodes = (0..=depth).rev().step_by(50).map(|i| call(&format!("f{i}"))).collect();
+            let graph = Some(GraphProto { node: nodes, ..Default::default() });
+            check_whole(&ModelProto { graph, functions, ..Default::default() }).map(drop)
+        };
+        assert!(chain(90).is_ok());
+        let error = chain(300).unwrap_err();
+        assert!(error.message().contains("call each other more than 100 deep"), "{error}");
         let leaf = |mut functions: Vec<FunctionProto>| {
             functions.last_mut().unwrap().node = vec![node("Relu", &["x"], "y", vec![])];
             functions

@@ -188,7 +188,7 @@ impl DetectReport {
                 *self.regions.entry(label.to_string()).or_default() += 1;
             }
         }
-        self.vectors += u64::from(!vector::of_frame(buffer).is_empty());
+        self.vectors += u64::from(vector::are_of_frame(buffer));
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
             self.attributes.add(&attribute.label);
         }

@@ -99,6 +99,12 @@ pub fn of_frame(buffer: &gst::BufferRef) -> Vec<AttachedVector> {
     vectors.filter_map(|structure| vector(&structure)).collect()
 }
 
+/// Whether [`of_frame`] has some. Reads no numbers.
+pub fn are_of_frame(buffer: &gst::BufferRef) -> bool {
+    register();
+    CustomMeta::from_buffer(buffer, NAME).is_ok()
+}
+
 /// Adds the numbers of an object's first vector, that of [`of_region`], to the end of others. Returns the quark of its model's name, and
 /// whether it is that of an earlier frame.
 pub fn append_first(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, values: &mut Vec<f32>) -> Option<(u32, bool)> {

@@ -92,6 +92,10 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         ),
         (r#"{"tripwires": [{"id": "a", "points": [[0.5,0],[0.5,1.1]]}]}"#, &["the tripwire \"a\" is 1.1"]),
         (
+            r#"{"tripwires": [{"id": "a", "extended": true, "points": [[0.5,-0.1],[0.5,1.1]]}]}"#,
+            &["the tripwire \"a\" is 1.1", "from 0 to 1, or pixels"],
+        ),
+        (
             r#"{"tripwires": [{"id": "a", "points": [[-1.5,0.5],[1,0.5]]}]}"#,
             &["the least number of the tripwire \"a\" is -1.5"],
         ),

@@ -110,7 +110,8 @@ pub async fn read_machine(sources: &[SourceStatus]) -> MachineReading {
     static DISKS: Mutex<()> = Mutex::const_new(());
     let folders = folders(sources);
     let (gpus, disks) = (outside::read(&GPUS, gpu::read), outside::read(&DISKS, || disk::read(folders)));
-    MachineReading { gpus: gpus.await, disks: disks.await }
+    let (gpus, disks) = futures_util::future::join(gpus, disks).await;
+    MachineReading { gpus, disks }
 }
 
 /// The same for a thread that may wait.
