@@ -503,7 +503,8 @@ fn outputs_of_another_grid_are_told_with_the_cells_of_the_file() {
         [&["a f32 1x21x8x8", "b f32 1x21x2x2"][..], &["b f32 1x21x2x2"], &["a f32 1x20x4x4", "b f32 1x20x2x2"]]
     {
         let message = recognise(Some(head), &model(outputs), &at(64)).unwrap_err().message();
-        let says = "its input of 64x64 has 4x4 cells of the stride 16, 2x2 cells of the stride 32; anchors of each cell: 3";
+        let says =
+            "its input of 64x64 has 4x4 cells of the stride 16, 2x2 cells of the stride 32; anchors of each cell: 3";
         assert!(message.starts_with("The model's outputs do not fit a (own): ") && message.contains(says), "{message}");
     }
 }
