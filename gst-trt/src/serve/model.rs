@@ -43,12 +43,18 @@ pub struct ServedModel {
 /// The models of a source: the one that sees its frames, and those that see objects.
 pub type ServedModels = Vec<Arc<ServedModel>>;
 
+/// A file, and what it was when it was asked for: it may have another content since.
+#[derive(Clone, Debug, PartialEq)]
+struct StampedFile {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+}
+
 struct ModelState {
+    /// With the file that is in use.
     config: ModelConfig,
     /// The file that was asked for and is to take over.
-    wanted: Option<PathBuf>,
-    /// What the file that was asked for last was then.
-    stamp: Option<Stamp>,
+    wanted: Option<StampedFile>,
     backend: Option<String>,
     is_loaded: bool,
     is_verified: Option<bool>,
@@ -75,7 +81,7 @@ enum ModelEvent {
     Loaded(PathBuf),
     /// `model-file` of the element has changed.
     File(Option<PathBuf>),
-    Replace(PathBuf),
+    Replace(StampedFile),
     /// Sources are on that GPU.
     KeepOn(i32),
     Stop,
@@ -87,10 +93,23 @@ pub struct Model {
     _check: ModelCheck,
 }
 
+impl StampedFile {
+    fn of(config: &ModelConfig) -> Self {
+        StampedFile { path: config.file.clone(), stamp: config.stamp.clone() }
+    }
+}
+
 impl ModelState {
     /// That file has taken over, or does not. One that was asked for since is still to do so.
-    fn settle(&mut self, file: &Path) {
+    fn settle(&mut self, file: &StampedFile) {
         self.wanted.take_if(|wanted| wanted == file);
+    }
+
+    /// That file is in use from now on. Returns the one that was until now.
+    fn put(&mut self, file: StampedFile) -> StampedFile {
+        let former = StampedFile::of(&self.config);
+        (self.config.file, self.config.stamp) = (file.path, file.stamp);
+        former
     }
 }
 
@@ -107,19 +126,20 @@ impl ServedModel {
     /// With the file that is in use, and with the one that is to take over.
     pub fn configs(&self) -> Vec<ModelConfig> {
         let state = self.lock();
-        let wanted = state.wanted.iter().map(|file| ModelConfig { file: file.clone(), ..state.config.clone() });
+        let with = |StampedFile { path, stamp }| ModelConfig { file: path, stamp, ..state.config.clone() };
+        let wanted = state.wanted.clone().map(with);
         std::iter::once(state.config.clone()).chain(wanted).collect()
     }
 
     /// The file that was asked for last: the one that is to take over or, where there is none, the one in use.
-    pub fn wanted_file(&self) -> PathBuf {
+    fn wanted_file(&self) -> StampedFile {
         let state = self.lock();
-        state.wanted.as_ref().unwrap_or(&state.config.file).clone()
+        state.wanted.clone().unwrap_or_else(|| StampedFile::of(&state.config))
     }
 
     /// Whether that is another file than the one that was asked for last, or has another content since.
     pub fn is_other_file(&self, wanted: &ModelConfig) -> bool {
-        self.wanted_file() != wanted.file || self.lock().stamp != wanted.stamp
+        self.wanted_file() != StampedFile::of(wanted)
     }
 
     /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
@@ -294,7 +314,6 @@ impl Model {
     fn new(config: ModelConfig, number: u64, sources: Vec<Arc<SourceConfig>>) -> (Self, Receiver<ModelEvent>) {
         let name = format!("{}#{number}", config.name);
         let state = ModelState {
-            stamp: config.stamp.clone(),
             config,
             wanted: None,
             backend: None,
@@ -321,16 +340,15 @@ impl Model {
     #[cfg(test)]
     pub fn idle(config: ModelConfig) -> (Self, impl Fn() -> Vec<PathBuf>) {
         let (model, events) = Self::new(config, 0, Vec::new());
-        let file = |event: ModelEvent| if let ModelEvent::Replace(file) = event { Some(file) } else { None };
+        let file = |event: ModelEvent| if let ModelEvent::Replace(file) = event { Some(file.path) } else { None };
         (model, move || events.try_iter().filter_map(file).collect::<Vec<_>>())
     }
 
     /// With what the file is now.
     pub fn replace(&self, file: &Path, stamp: Option<Stamp>) {
-        let mut state = self.shared.lock();
-        (state.wanted, state.stamp) = (Some(file.into()), stamp);
-        drop(state);
-        self.shared.send(ModelEvent::Replace(file.into()));
+        let wanted = StampedFile { path: file.into(), stamp };
+        self.shared.lock().wanted = Some(wanted.clone());
+        self.shared.send(ModelEvent::Replace(wanted));
     }
 
     pub fn stop(&self) {
@@ -362,9 +380,9 @@ struct ModelThread {
     /// Where it is kept.
     gpus: BTreeSet<i32>,
     /// The file that is to take over, and the last warning about it.
-    replacing: Option<(PathBuf, Option<String>)>,
+    replacing: Option<(StampedFile, Option<String>)>,
     /// The file to go back to, where the one that is tried fails.
-    former: Option<PathBuf>,
+    former: Option<StampedFile>,
 }
 
 impl ModelThread {
@@ -404,12 +422,12 @@ impl ModelThread {
                         self.shared.lock().warned.clear(); // of another attempt
                         self.shared.lock().error = None;
                         // It takes over on all GPUs.
-                        elements.0[0].set_property("model-file", file);
+                        elements.0[0].set_property("model-file", file.path);
                     }
                     None => {
                         let mut state = self.shared.lock();
                         state.settle(&file);
-                        state.config.file = file;
+                        state.put(file);
                         drop(state);
                         elements = self.start_elements();
                     }
@@ -480,12 +498,14 @@ impl ModelThread {
     fn other_file(&mut self) -> Option<()> {
         let mut state = self.shared.lock();
         let Some((wanted, _)) = self.replacing.take() else {
-            state.config.file = self.former.take()?;
+            state.put(self.former.take()?);
             return Some(());
         };
         state.settle(&wanted);
-        if state.error.as_ref().is_none_or(|(file, _)| *file != wanted) {
-            self.former = Some(std::mem::replace(&mut state.config.file, wanted));
+        if wanted.path == state.config.file {
+            state.put(wanted); // it is read again, whichever of its contents has failed
+        } else if state.error.as_ref().is_none_or(|(file, _)| *file != wanted.path) {
+            self.former = Some(state.put(wanted));
         }
         Some(())
     }
@@ -524,12 +544,10 @@ impl ModelThread {
     /// Whether this is the file that is to take over. The one that was there before may be loaded only now.
     fn has_taken_over(&mut self, file: &Path) -> bool {
         self.former = None;
-        if self.replacing.take_if(|(wanted, _)| wanted == file).is_none() {
-            return false;
-        }
+        let Some((wanted, _)) = self.replacing.take_if(|(wanted, _)| wanted.path == file) else { return false };
         let mut state = self.shared.lock();
-        state.settle(file);
-        state.config.file = file.into();
+        state.settle(&wanted);
+        state.put(wanted);
         state.error = None;
         true
     }
@@ -539,10 +557,10 @@ impl ModelThread {
         let Some((wanted, Some(_))) = &self.replacing else { return };
         let mut state = self.shared.lock();
         // With another content at the same path, there is no other name to go back to.
-        let is_same = state.config.file == *wanted;
-        let Some(kept) = file.filter(|file| is_same || file != wanted) else { return };
+        let is_same = state.config.file == wanted.path;
+        let Some(kept) = file.filter(|file| is_same || *file != wanted.path) else { return };
         state.settle(wanted);
         state.config.file = kept;
-        state.error = self.replacing.take().and_then(|(wanted, problem)| Some((wanted, problem?)));
+        state.error = self.replacing.take().and_then(|(wanted, problem)| Some((wanted.path, problem?)));
     }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 use super::super::config::RunsOn;
 use super::*;
+use crate::scratch::scratch;
 
 type End = fn(&mut ModelThread);
 
-/// Else the next configuration would begin again what is under way, or would not end it.
-#[test]
-fn a_file_is_wanted_until_it_has_taken_over_or_does_not() {
-    let config = ModelConfig {
+fn config(path: &str, stamp: &Option<Stamp>) -> ModelConfig {
+    ModelConfig {
         name: "m".into(),
-        file: "a".into(),
-        stamp: None,
+        file: path.into(),
+        stamp: stamp.clone(),
         on: RunsOn::Frames,
         classes: None,
         labels: None,
@@ -23,12 +22,35 @@ fn a_file_is_wanted_until_it_has_taken_over_or_does_not() {
         nms: String::new(),
         has_several: false,
         matching: None,
-    };
-    let (model, events) = Model::new(config, 0, Vec::new());
+    }
+}
+
+/// One with the file “a”, and what its thread does.
+fn model(stamp: &Option<Stamp>) -> (Model, ModelThread) {
+    let (model, events) = Model::new(config("a", stamp), 0, Vec::new());
     let shared = model.shared.clone();
-    let mut thread = ModelThread { shared, events, gpus: BTreeSet::new(), replacing: None, former: None };
+    (model, ModelThread { shared, events, gpus: BTreeSet::new(), replacing: None, former: None })
+}
+
+fn file(path: &str, stamp: &Option<Stamp>) -> StampedFile {
+    StampedFile::of(&config(path, stamp))
+}
+
+/// Of two contents of a file.
+fn stamps(test: &str) -> [Option<Stamp>; 2] {
+    let file = scratch(test).join("a");
+    ["1", "22"].map(|content| {
+        std::fs::write(&file, content).unwrap();
+        Stamp::of(&file)
+    })
+}
+
+/// Else the next configuration would begin again what is under way, or would not end it.
+#[test]
+fn a_file_is_wanted_until_it_has_taken_over_or_does_not() {
+    let (model, mut thread) = model(&None);
     let kept = |thread: &mut ModelThread| {
-        thread.replacing = Some(("b".into(), Some("it is damaged".into())));
+        thread.replacing = Some((file("b", &None), Some("it is damaged".into())));
         thread.file_changed(Some("a".into()));
     };
     let ends: [(End, &str); 3] = [
@@ -39,20 +61,42 @@ fn a_file_is_wanted_until_it_has_taken_over_or_does_not() {
     for (end, in_use) in ends {
         for later in [None, Some("c")] {
             model.replace(Path::new("b"), None);
-            thread.replacing = Some(("b".into(), None));
-            assert_eq!(model.shared.wanted_file(), Path::new("b"));
-            later.iter().for_each(|file| model.replace(Path::new(file), None));
+            thread.replacing = Some((file("b", &None), None));
+            assert_eq!(model.shared.wanted_file(), file("b", &None));
+            later.iter().for_each(|path| model.replace(Path::new(path), None));
             end(&mut thread);
             assert_eq!(model.shared.config().file, Path::new(in_use));
-            assert_eq!(model.shared.wanted_file(), Path::new(later.unwrap_or(in_use)));
+            assert_eq!(model.shared.wanted_file(), file(later.unwrap_or(in_use), &None));
         }
     }
     // Another content at the same path cannot be used.
     model.replace(Path::new("a"), None);
-    thread.replacing = Some(("a".into(), Some("it is damaged".into())));
+    thread.replacing = Some((file("a", &None), Some("it is damaged".into())));
     thread.file_changed(Some("a".into()));
     assert_eq!(model.shared.status().error.as_deref(), Some("it is damaged"));
-    assert_eq!((thread.replacing, model.shared.wanted_file()), (None, PathBuf::from("a")));
+    assert_eq!((thread.replacing, model.shared.wanted_file()), (None, file("a", &None)));
+}
+
+/// Else SIGHUP would not try again what has failed, or would load again what is in use.
+#[test]
+fn a_file_that_is_in_use_is_known_by_its_content() {
+    let [first, second] = stamps("model-a_file_that_is_in_use_is_known_by_its_content");
+    let (model, mut thread) = model(&first);
+    let is_other = |path: &str, stamp: &Option<Stamp>| model.shared.is_other_file(&config(path, stamp));
+    for path in ["a", "b"] {
+        model.replace(Path::new(path), second.clone());
+        assert!(!is_other(path, &second), "it is under way");
+        thread.replacing = Some((file(path, &second), Some("there is no memory for both".into())));
+        thread.file_changed(Some("a".into()));
+        assert!(is_other(path, &second) && !is_other("a", &first), "{path}");
+    }
+    model.replace(Path::new("a"), second.clone());
+    thread.replacing = Some((file("a", &second), None));
+    // Sources that are added look for those of the configuration.
+    assert_eq!(model.shared.configs(), [config("a", &first), config("a", &second)]);
+    assert!(thread.has_taken_over(Path::new("a")));
+    assert_eq!(model.shared.configs(), [config("a", &second)]);
+    assert!(is_other("a", &first) && !is_other("a", &second));
 }
 
 #[test]
