@@ -2,6 +2,7 @@
 //! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while
 //! sources come and go, and can be replaced whether or not a source runs.
 
+mod checks;
 #[cfg(test)]
 mod tests;
 
@@ -14,12 +15,10 @@ use std::time::Duration;
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt::gst::model_check::ModelCheck;
-use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_core::model::ModelInfo;
 use gsttrt_publish::backoff::Backoff;
 
 use super::changes::Stamp;
-use super::config::{Findings, ModelConfig, SourceConfig, Unmet, ended};
+use super::config::{ModelConfig, SourceConfig};
 use super::control::{Batches, ModelStatus};
 use super::log::{log, log_error, warn};
 use crate::bus;
@@ -140,46 +139,6 @@ impl ServedModel {
     /// Whether that is another file than the one that was asked for last, or has another content since.
     pub fn is_other_file(&self, wanted: &ModelConfig) -> bool {
         self.wanted_file() != StampedFile::of(wanted)
-    }
-
-    /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
-    fn check(&self, findings: &Findings) -> Result<(), String> {
-        findings.check_settings().map_err(|Unmet { key, text }| format!("{key}: {text}"))?;
-        let sources = self.lock().sources.clone();
-        // What this one does not find, models on objects may.
-        for source in sources.iter().filter(|source| source.on_objects.is_empty()) {
-            let privacy = findings.check_privacy(source.privacy.as_ref());
-            let met = privacy.and_then(|()| findings.check_analytics(source.analytics.as_ref()));
-            met.map_err(|Unmet { key, text }| format!("source “{}”, {key}: {text}", source.name))?;
-        }
-        Ok(())
-    }
-
-    /// Checks what is known of another file before it is loaded.
-    pub fn check_file(&self, file: &Path) -> Result<(), Failure> {
-        let findings = Findings::of(&ModelConfig { file: file.into(), ..self.config() });
-        let met = self.check(&findings).and_then(|()| self.check_objects(&findings));
-        met.map_err(|text| ended(format!("Cannot use {}: {text}", file.display())).into())
-    }
-
-    /// Checks that models on objects get some, as the configuration does.
-    fn check_objects(&self, findings: &Findings) -> Result<(), String> {
-        let source = self.lock().sources.iter().find(|source| !source.on_objects.is_empty()).cloned();
-        match source.filter(|_| findings.finds_no_objects()) {
-            Some(source) => {
-                Err(format!("source “{}”, on-objects: it finds no objects, and others are to see them", source.name))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The same once all is known that the library knows which is to run it.
-    fn check_info(&self, info: &ModelInfo) -> gsttrt_core::error::Result<()> {
-        self.check(&Findings::of_info(&self.config(), info)).map_err(|text| {
-            Error::new(ErrorKind::Settings, format!("Cannot use {}", info.path.display()))
-                .cause(text.trim_end_matches('?'))
-                .remedy("Use a model that finds this, or change what is hidden and counted first")
-        })
     }
 
     /// It is kept on that GPU from now on, for a source there.
