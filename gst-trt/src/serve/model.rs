@@ -264,7 +264,15 @@ impl Model {
         let (subject, thread_name) = (format!("the model {}", config.name), format!("model-{}", config.name));
         let (model, events) = Self::new(config, number, sources);
         let shared = model.shared.clone();
-        let thread = ModelThread { shared, events, gpus: BTreeSet::from([0]), replacing: None, former: None };
+        let thread = ModelThread {
+            shared,
+            events,
+            gpus: BTreeSet::from([0]),
+            replacing: None,
+            former: None,
+            has_loaded: false,
+            again: None,
+        };
         threads.spawn(thread_name, &subject, move || thread.work())?;
         Ok(model)
     }
@@ -342,6 +350,11 @@ struct ModelThread {
     replacing: Option<(StampedFile, Option<String>)>,
     /// The file to go back to, where the one that is tried fails.
     former: Option<StampedFile>,
+    /// Whether a file was loaded since the last failure.
+    has_loaded: bool,
+    /// Another content at the path of the file that is still loaded. It comes once that is done: by the path alone, nobody could
+    /// tell which of both has taken over.
+    again: Option<StampedFile>,
 }
 
 impl ModelThread {
@@ -368,29 +381,10 @@ impl ModelThread {
                 }
                 Ok(ModelEvent::Loaded(file)) => {
                     backoff = Backoff::between(RETRY.0, RETRY.1);
-                    if self.has_taken_over(&file) {
-                        // Those that take their place have the new model alone, and let the former one go.
-                        let next = self.start_elements();
-                        elements = next;
-                    }
+                    elements = self.loaded(&file, elements);
                 }
                 Ok(ModelEvent::File(file)) => self.file_changed(file),
-                Ok(ModelEvent::Replace(file)) => match &elements {
-                    Some(elements) => {
-                        self.replacing = Some((file.clone(), None));
-                        self.shared.lock().warned.clear(); // of another attempt
-                        self.shared.lock().error = None;
-                        // It takes over on all GPUs.
-                        elements.0[0].set_property("model-file", file.path);
-                    }
-                    None => {
-                        let mut state = self.shared.lock();
-                        state.settle(&file);
-                        state.put(file);
-                        drop(state);
-                        elements = self.start_elements();
-                    }
-                },
+                Ok(ModelEvent::Replace(file)) => elements = self.replace(file, elements),
                 Ok(ModelEvent::KeepOn(gpu)) => {
                     if self.gpus.insert(gpu)
                         && let Some(elements) = &mut elements
@@ -401,6 +395,44 @@ impl ModelThread {
                 Ok(ModelEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => elements = self.start_elements(),
             }
+        }
+    }
+
+    /// Begins to put that file in the place of the one in use. Returns the elements that there are then.
+    fn replace(&mut self, file: StampedFile, elements: Option<KeptElements>) -> Option<KeptElements> {
+        let Some(elements) = elements else {
+            let mut state = self.shared.lock();
+            state.settle(&file);
+            state.put(file);
+            drop(state);
+            return self.start_elements();
+        };
+        let mut state = self.shared.lock();
+        self.again = None;
+        if !self.has_loaded && state.config.file == file.path {
+            self.again = Some(file);
+        } else {
+            state.warned.clear(); // of another attempt
+            state.error = None;
+            drop(state);
+            self.replacing = Some((file.clone(), None));
+            // It takes over on all GPUs.
+            elements.0[0].set_property("model-file", file.path);
+        }
+        Some(elements)
+    }
+
+    /// An element has loaded that file. Returns the elements that there are then.
+    fn loaded(&mut self, file: &Path, mut elements: Option<KeptElements>) -> Option<KeptElements> {
+        if self.has_taken_over(file) {
+            // Those that take their place have the new model alone, and let the former one go.
+            let next = self.start_elements();
+            elements = next;
+        }
+        self.has_loaded = true;
+        match self.again.take() {
+            Some(again) => self.replace(again, elements),
+            None => elements,
         }
     }
 
@@ -456,6 +488,13 @@ impl ModelThread {
     /// one again.
     fn other_file(&mut self) -> Option<()> {
         let mut state = self.shared.lock();
+        self.has_loaded = false;
+        if let Some(again) = self.again.take() {
+            self.replacing = None;
+            state.settle(&again);
+            state.put(again); // it is what is read now
+            return Some(());
+        }
         let Some((wanted, _)) = self.replacing.take() else {
             state.put(self.former.take()?);
             return Some(());

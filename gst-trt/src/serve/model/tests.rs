@@ -28,8 +28,9 @@ fn config(path: &str, stamp: &Option<Stamp>) -> ModelConfig {
 /// One with the file “a”, and what its thread does.
 fn model(stamp: &Option<Stamp>) -> (Model, ModelThread) {
     let (model, events) = Model::new(config("a", stamp), 0, Vec::new());
-    let shared = model.shared.clone();
-    (model, ModelThread { shared, events, gpus: BTreeSet::new(), replacing: None, former: None })
+    let (shared, gpus) = (model.shared.clone(), BTreeSet::new());
+    let thread = ModelThread { shared, events, gpus, replacing: None, former: None, has_loaded: false, again: None };
+    (model, thread)
 }
 
 fn file(path: &str, stamp: &Option<Stamp>) -> StampedFile {
@@ -97,6 +98,40 @@ fn a_file_that_is_in_use_is_known_by_its_content() {
     assert!(thread.has_taken_over(Path::new("a")));
     assert_eq!(model.shared.configs(), [config("a", &second)]);
     assert!(is_other("a", &first) && !is_other("a", &second));
+}
+
+/// Else the first content would be taken for the second one, which would be loaded no more.
+#[test]
+fn another_content_waits_until_the_first_one_is_loaded() {
+    chain::start_gstreamer().unwrap();
+    let [first, second] = stamps("model-another_content_waits_until_the_first_one_is_loaded");
+    let (model, mut thread) = model(&first);
+    let infer = gst::ElementFactory::make("trtinfer").build().unwrap();
+    let kept = || Some(KeptElements(vec![infer.clone()]));
+    let asked = || infer.property::<Option<PathBuf>>("model-file");
+    let ask = |thread: &mut ModelThread, path: &str, stamp: &Option<Stamp>| {
+        model.replace(Path::new(path), stamp.clone());
+        assert!(thread.replace(file(path, stamp), kept()).is_some());
+    };
+    ask(&mut thread, "a", &second);
+    assert_eq!((asked(), model.shared.wanted_file()), (None, file("a", &second)));
+    assert!(thread.loaded(Path::new("a"), kept()).is_some(), "it is the first content");
+    assert_eq!((asked(), model.shared.configs()[0].clone()), (Some("a".into()), config("a", &first)));
+    assert!(thread.loaded(Path::new("a"), kept()).is_none(), "the elements go, and there is no GPU for others");
+    assert_eq!(model.shared.configs(), [config("a", &second)]);
+    // Another file need not wait, and what was asked for before does not come behind it.
+    thread.has_loaded = false;
+    ask(&mut thread, "a", &first);
+    ask(&mut thread, "b", &first);
+    assert_eq!((asked(), &thread.again), (Some("b".into()), &None));
+    assert!(thread.loaded(Path::new("b"), kept()).is_none());
+    assert_eq!(model.shared.configs(), [config("b", &first)]);
+    // What is loaded fails, and what is there now is read.
+    thread.has_loaded = false;
+    ask(&mut thread, "b", &second);
+    assert!(thread.other_file().is_some());
+    assert_eq!((model.shared.configs(), &thread.again), (vec![config("b", &second)], &None));
+    assert!(thread.other_file().is_none(), "once");
 }
 
 #[test]
