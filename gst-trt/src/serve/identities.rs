@@ -77,6 +77,11 @@ impl ServedIdentities {
         *self = ServedIdentities::default();
     }
 
+    /// The table, if it has the vectors of that model.
+    pub fn of(&self, model: &str) -> Self {
+        if self.model == model { self.clone() } else { Self::default() }
+    }
+
     /// The last seen ones first.
     pub fn list(&self) -> Vec<IdentityStatus> {
         let now = Instant::now();

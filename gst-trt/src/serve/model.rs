@@ -20,6 +20,7 @@ use gsttrt_publish::backoff::Backoff;
 use super::changes::Stamp;
 use super::config::{ModelConfig, SourceConfig};
 use super::control::{Batches, ModelStatus};
+use super::identities::ServedIdentities;
 use super::log::{log, log_error, warn};
 use crate::bus;
 use crate::chain::{self, InferenceElements};
@@ -70,6 +71,8 @@ struct ModelState {
     elements: Vec<gst::glib::WeakRef<gst::Element>>,
     /// What it must find things for.
     sources: Vec<Arc<SourceConfig>>,
+    /// Those that have its vectors.
+    identities: ServedIdentities,
 }
 
 type Wake = Box<dyn FnOnce() + Send>;
@@ -106,6 +109,11 @@ impl ModelState {
 
     /// That file is in use from now on. Returns the one that was until now.
     fn put(&mut self, file: StampedFile) -> StampedFile {
+        if self.identities.counts().is_some_and(|counts| counts.known > 0) {
+            let text = "All objects of [identities] are forgotten: vectors of two models cannot be compared.";
+            log(&self.config.name, text);
+        }
+        self.identities.forget_all(); // also what objects look like that have no id yet
         let former = StampedFile::of(&self.config);
         (self.config.file, self.config.stamp) = (file.path, file.stamp);
         former
@@ -144,6 +152,11 @@ impl ServedModel {
     /// It is kept on that GPU from now on, for a source there.
     pub fn keep_on(&self, gpu: i32) {
         self.send(ModelEvent::KeepOn(gpu));
+    }
+
+    /// They are emptied with another file. A model of the same name would be taken for the same one there.
+    pub fn set_identities(&self, identities: ServedIdentities) {
+        self.lock().identities = identities;
     }
 
     pub fn set_sources(&self, sources: Vec<Arc<SourceConfig>>) {
@@ -293,6 +306,7 @@ impl Model {
             warned: BTreeSet::new(),
             elements: Vec::new(),
             sources,
+            identities: ServedIdentities::default(),
         };
         let (sender, events) = channel();
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state), events: Mutex::new(sender) });

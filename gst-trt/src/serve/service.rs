@@ -228,6 +228,9 @@ impl ServiceState {
             model.shared.set_sources(sources_of(&config, &model.shared.config().name));
         }
         self.set_models(&config, &mut started);
+        for model in &self.models {
+            model.shared.set_identities(self.identities.of(&model.shared.config().name));
+        }
         self.set_streams(&config, started);
         self.tiles.set(&config.tiles, threads);
         self.config = Arc::new(config);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 use super::super::config::RunsOn;
+use super::super::identities::tests::served;
 use super::*;
 use crate::scratch::scratch;
 
@@ -132,6 +133,21 @@ fn another_content_waits_until_the_first_one_is_loaded() {
     assert!(thread.other_file().is_some());
     assert_eq!((model.shared.configs(), &thread.again), (vec![config("b", &second)], &None));
     assert!(thread.other_file().is_none(), "once");
+}
+
+/// Else objects would be compared with vectors of two models.
+#[test]
+fn another_file_has_no_identities() {
+    let [first, second] = stamps("model-another_file_has_no_identities");
+    for (of, known) in [("reid", 0), ("faces", 2)] {
+        let (model, mut thread) = model(&first);
+        let (identities, table) = served();
+        model.shared.set_identities(identities.of(of));
+        model.replace(Path::new("a"), second.clone());
+        thread.replacing = Some((file("a", &second), None));
+        assert_eq!((thread.has_taken_over(Path::new("b")), table.counts().known), (false, 2));
+        assert_eq!((thread.has_taken_over(Path::new("a")), table.counts().known), (true, known), "{of}");
+    }
 }
 
 #[test]
