@@ -38,6 +38,17 @@ pub fn create_free(
     begin: UtcTime,
     ending: &str,
 ) -> Result<(String, File), Failure> {
+    create_locked(folder, source, kind, begin, ending, File::lock)
+}
+
+fn create_locked(
+    folder: &Path,
+    source: &str,
+    kind: Kind,
+    begin: UtcTime,
+    ending: &str,
+    lock: impl Fn(&File) -> io::Result<()>,
+) -> Result<(String, File), Failure> {
     let create = |number| {
         let name = name_of(source, kind, begin, number, ending);
         let path = folder.join(&name);
@@ -50,7 +61,7 @@ pub fn create_free(
             Err(error) => return Some(Err(cannot_write(part(&path).display(), &error))),
         };
         // Before it was locked, another program may have removed it as one that was left.
-        let is_there = file.lock().and_then(|()| Ok(file.metadata()?.nlink() > 0));
+        let is_there = lock(&file).and_then(|()| Ok(file.metadata()?.nlink() > 0));
         match is_there {
             // The one that had the name may have become whole since the look above.
             Ok(true) if path.exists() => {
@@ -59,7 +70,11 @@ pub fn create_free(
             }
             Ok(true) => Some(Ok((name, file))),
             Ok(false) => None,
-            Err(error) => Some(Err(cannot_write(part(&path).display(), &error))),
+            // Such as of a disk that has no locks.
+            Err(error) => {
+                let _ = fs::remove_file(part(&path));
+                Some(Err(cannot_write(part(&path).display(), &error)))
+            }
         }
     };
     (1..).find_map(create).expect("numbers do not end")
@@ -118,6 +133,16 @@ mod tests {
         assert_eq!(create("mkv").0, "gate-20231114T221320.911Z-continuous.mkv");
         let failure = create_free(&folder.join("absent"), "gate", Kind::Event, begin, "mp4").err().unwrap().to_string();
         assert!(failure.contains("absent/gate-20231114T221320.911Z.mp4.part"), "{failure}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_locked_is_not_left() {
+        let (folder, begin) = (scratch("names-without-locks"), UtcTime(1_700_000_000_911_000_000));
+        let fails = |_: &File| -> io::Result<()> { Err(io::ErrorKind::Unsupported.into()) };
+        let created = create_locked(&folder, "gate", Kind::Snapshot, begin, PICTURE, fails);
+        let failure = created.err().unwrap().to_string();
+        assert!(failure.contains("gate-20231114T221320.911Z.jpg.part"), "{failure}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 
     #[test]
