@@ -186,3 +186,29 @@ fn trttrack_relates_objects_to_trackings() {
         assert_eq!(tracked(&buffer), wanted, "{at}");
     }
 }
+
+/// Also behind a seek, and at any rate.
+#[test]
+fn times_of_trackings_are_running_times() {
+    const FRAME: u64 = 40_000_000;
+    let model = model(&scratch("analytics-rates"), &ROWS);
+    let elements = format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false");
+    let [start, stop] = [50_000_000_000, 50_000_000_000 + 4 * FRAME].map(gst::ClockTime::from_nseconds);
+    for (rate, frame) in [(1.0, FRAME), (-1.0, FRAME), (2.0, FRAME / 2)] {
+        let mut line = Line::parse(&format!("{elements} ! trttrack track-thresh=0.4 det-thresh=0.4"));
+        let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        segment.set_rate(rate);
+        segment.set_start(start);
+        segment.set_time(start);
+        segment.set_stop(stop);
+        line.push_event(gst::event::Segment::new(&segment));
+        for at in 0..4u64 {
+            let passed = gst::ClockTime::from_nseconds(at * FRAME);
+            let mut buffer = grey(SIDE * SIDE * 3);
+            buffer.get_mut().unwrap().set_pts(if rate < 0.0 { stop - passed } else { start + passed });
+            let seen = at * frame;
+            let wanted = [("a".to_string(), 20, Some((1, 0, seen))), ("c".to_string(), 4, Some((2, 0, seen)))];
+            assert_eq!(tracked(&line.push(buffer)), wanted, "{rate}: {at}");
+        }
+    }
+}

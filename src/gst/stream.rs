@@ -46,9 +46,9 @@ impl CurrentSegment {
         self.times()?.to_running_time(pts)
     }
 
-    /// Whether stream times go back from frame to frame.
-    fn is_backwards(&self) -> bool {
-        self.times().is_some_and(|segment| segment.rate() * segment.applied_rate() < 0.0)
+    /// How fast stream times pass, in running time. Below 0 they go back from frame to frame.
+    fn speed(&self) -> f64 {
+        self.times().map_or(1.0, |segment| segment.rate() * segment.applied_rate())
     }
 }
 
@@ -113,7 +113,7 @@ impl VideoStream {
         let number = self.frames;
         self.frames += 1;
         let (stream_time, running_time) = (self.segment.stream_time(pts), self.segment.running_time(pts));
-        let is_backwards = self.segment.is_backwards();
+        let is_backwards = self.segment.speed() < 0.0;
         let running_time = running_time.map(gst::ClockTime::nseconds);
         let passes = running_time.is_some() && running_time != self.told;
         self.told = running_time.or(self.told);
@@ -132,6 +132,12 @@ impl VideoStream {
         self.now = running_time.unwrap_or_else(|| guessed(before));
         let is_cut = self.now.saturating_add(JITTER) < before;
         StreamFrame { number, stream_time, is_backwards, is_cut }
+    }
+
+    /// The running time at which the scene had that time, since the last cut.
+    pub fn running_time_at(&self, scene: u64) -> u64 {
+        let ago = self.scene.saturating_sub(scene) as f64 / self.segment.speed().abs();
+        self.now.saturating_sub(ago as u64)
     }
 
     /// As [`CurrentSegment::is_cut`].
@@ -236,6 +242,29 @@ mod tests {
             if rate == 0 {
                 stream.advance(None);
                 assert_eq!((stream.now, stream.scene), (2_000_000_000, 2_000_000_000));
+            }
+        }
+    }
+
+    /// Behind a seek, and at any rate.
+    #[test]
+    fn a_time_of_the_scene_was_a_running_time() {
+        let [start, stop] = [50, 60].map(gst::ClockTime::from_seconds);
+        for rate in [1.0, -1.0, 2.0, -0.5] {
+            let mut stream = stream(10);
+            let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            segment.set_rate(rate);
+            segment.set_start(start);
+            segment.set_time(start);
+            segment.set_stop(stop);
+            stream.is_cut(&gst::event::Segment::new(&segment));
+            let times = [0, 3, 4].map(|seconds| {
+                let passed = gst::ClockTime::from_seconds(seconds);
+                stream.advance(Some(if rate < 0.0 { stop - passed } else { start + passed }));
+                (stream.scene, stream.now)
+            });
+            for (scene, now) in times {
+                assert_eq!(stream.running_time_at(scene), now, "{rate}");
             }
         }
     }

@@ -208,6 +208,12 @@ impl TrtTrack {
         state.missing().into_iter().for_each(|warning| self.obj().post_warning(&warning));
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
+            let TrackingState { trackings, stream, .. } = &mut *state;
+            // Ages are of the scene; metas have the clock of the pipeline.
+            for object in trackings.iter_mut().filter_map(|tracking| tracking.object.as_mut()) {
+                object.first_seen = stream.running_time_at(object.first_seen);
+                object.last_seen = stream.running_time_at(object.last_seen);
+            }
             track::write(frame.make_mut(), &mut objects, &state.trackings, size);
         }
         state.texts.advance();
