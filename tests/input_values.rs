@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::common::boxes::{Line, found};
+use crate::common::brokers::until;
+use crate::common::endless::{give_way, runs};
 use crate::common::npy::{npy, save_floats};
-use crate::common::onnx::{AttributeProto, F32, Graph, I64, int, ints};
+use crate::common::onnx::{AttributeProto, F32, Graph, I64, endless, int, ints};
 use crate::common::{launch, scratch};
 use gst::prelude::*;
 use gsttrt_core::session::{Session, parse_options};
@@ -407,6 +409,53 @@ fn another_model_is_tried_with_its_values() {
     let warning = line.wait_for_warning();
     assert!(warning.contains("does not run with input-values=pick=") && warning.contains("bad.npy"), "{warning}");
     assert_eq!((line.labels(), values(&mut line)), (vec!["a".to_string()], good));
+}
+
+/// A line with a model in its folder, and another model there that never ends with the same values.
+fn line_and_endless(folder: &Path, more: &str) -> (Line, String) {
+    give_way(std::process::id());
+    let first = picking(&folder.join("first.onnx"), "Gather", vec![int("axis", 1)], "k");
+    let mut line = line(&first, &pick(&folder.join("good.npy"), &[0, 1]), more);
+    assert_eq!(line.labels(), ["a"]);
+    let endless = endless("n", "64", false)
+        .input("pick", I64, &["k"])
+        .node("Cast", &["pick"], &["numbers"], vec![int("to", F32.into())])
+        .node("ReduceMean", &["numbers"], &["shift"], vec![ints("axes", &[0]), int("keepdims", 0)])
+        .node("Add", &["output0", "shift"], &["shifted"], vec![])
+        .output("shifted", F32, &["n", "1", "6"]);
+    (line, endless.save(&folder.join("endless.onnx")))
+}
+
+#[test]
+fn another_model_that_never_ends_with_its_values_takes_no_place() {
+    let (mut line, endless) = line_and_endless(&scratch("values-endless"), "run-timeout=1000000000");
+    line.element("trtinfer").set_property("model-file", &endless);
+    let mut said = Vec::new();
+    until("a warning", || {
+        said.extend(line.said());
+        !said.is_empty()
+    });
+    assert_eq!(line.labels(), ["a"]);
+    said.extend(line.said());
+    let [warning] = &said[..] else { panic!("{said:?}") };
+    assert!(warning.contains("has not ended within 1 s") && warning.ends_with("first.onnx stays in use."), "{warning}");
+}
+
+#[test]
+fn the_trial_of_a_model_that_is_not_wanted_any_more_is_given_up() {
+    let folder = scratch("values-endless-left");
+    let (mut line, endless) = line_and_endless(&folder, "run-timeout=0");
+    let infer = line.element("trtinfer");
+    infer.set_property("model-file", &endless);
+    until("the trial", || runs(std::process::id()));
+    infer.set_property("model-file", folder.join("first.onnx").to_str());
+    let is_end = |message: &gst::Message| {
+        let text = message.structure().and_then(|structure| structure.get::<String>("text").ok());
+        text.is_some_and(|text| text == "Loading endless.onnx was cancelled")
+    };
+    until("its end", || line.messages_of(gst::MessageType::Progress).iter().any(is_end));
+    assert_eq!(line.labels(), ["a"]);
+    assert_eq!(line.said(), <[&str; 0]>::default());
 }
 
 #[test]

@@ -48,7 +48,7 @@ static CAT: LazyLock<gst::DebugCategory> =
 const RUN_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long it waits after that for a run that was told to end: the time of a node of the graph.
-const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the streaming thread works with.
 #[derive(Default)]
@@ -145,7 +145,7 @@ impl TrtInfer {
     }
 
     /// A run takes no longer than `run-timeout` from now on.
-    fn limit_runs(&self, batcher: &Batcher, model: &SharedModel) {
+    pub(super) fn limit_runs(&self, batcher: &Batcher, model: &SharedModel) {
         let own = self.settings.lock().unwrap().own.clone();
         match &model.request.cuda {
             None => {

@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
-use gsttrt_core::backends::batcher::{Batcher, CancelToken};
+use gst::subclass::prelude::*;
+use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::verify::Verdict;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
@@ -48,15 +49,6 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     if let Err(error) = spawn("trt-load", load) {
         element.post_error(&error);
         loader.finish(Err(error));
-    }
-}
-
-/// Whether it runs with its values. There is memory for its frames once the former model has left.
-fn tried(batcher: &Batcher, model: &SharedModel) -> Result<()> {
-    let SharedModel { request, .. } = model;
-    match trial::run(batcher, model, &request.spec.desc, request.values(), (u64::MAX, &CancelToken::default())) {
-        Err(error) if !error.is_out_of_memory() => Err(error),
-        _ => Ok(()),
     }
 }
 
@@ -101,15 +93,16 @@ impl Loading {
         let outcome = request
             .load(&loading)
             .and_then(|model| Batcher::new(model, request.batch, settings.batch_timeout()))
+            .and_then(|batcher| match takes_place && !request.values().is_empty() {
+                true => self.tried(&batcher, model).map(|()| batcher),
+                false => Ok(batcher),
+            })
             .map(|batcher| {
+                // Not before: that a trial does not end is no error of the element, whose model stays in use.
                 let (element, file) = (self.element.clone(), self.file.clone());
                 let batcher =
                     batcher.with_owner(self.file.display().to_string(), move |error| tell(&element, error, &file));
                 Arc::new(batcher.with_verdict(self.verdict.lock().unwrap().take()))
-            })
-            .and_then(|batcher| match takes_place && !request.values().is_empty() {
-                true => tried(&batcher, model).map(|()| batcher),
-                false => Ok(batcher),
             });
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
@@ -119,6 +112,21 @@ impl Loading {
             outcome.inspect_err(|_| self.progress(gst::ProgressType::Error, &format!("Loading {name} failed")))?;
         loader.finish(Ok(batcher));
         Ok(true)
+    }
+
+    /// Whether it runs with its values. There is memory for its frames once the former model has left. The trial is given up where it
+    /// takes too long, or the model is not wanted any more.
+    fn tried(&self, batcher: &Batcher, model: &SharedModel) -> Result<()> {
+        self.with_element(|element| element.imp().limit_runs(batcher, model));
+        let (SharedModel { request, loader, .. }, stream) = (model, u64::MAX);
+        let outcome = trial::run(batcher, model, &request.spec.desc, request.values(), (stream, loader.waits()));
+        if loader.is_cancelled() || batcher.given_up().is_some() {
+            trial::end(batcher, model, stream, Duration::ZERO);
+        }
+        match outcome {
+            Err(error) if !error.is_out_of_memory() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The model is where the next frame finds it.

@@ -3,6 +3,7 @@
 //! dimensions of the inputs may still be nothing that the model can compute.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::batcher::{Batcher, CancelToken};
@@ -11,6 +12,7 @@ use gsttrt_core::memory::{BatchPool, Pool};
 use gsttrt_core::model::InputValues;
 use gsttrt_core::tensor::{Tensor, TensorDesc, Tensors};
 
+use super::imp::INTERRUPT_LIMIT;
 use super::model::SharedModel;
 
 /// Runs it once on a black picture like those of frames. The stream has no frames. False, where the token ends the wait.
@@ -36,6 +38,13 @@ pub fn run(
         Err(Interrupted::Failed(error)) => Err(error
             .about(&what)
             .remedy("Give arrays whose sizes and numbers go together, as those that the model was exported with")),
+    }
+}
+
+/// The wait for it has ended: a run that these values may have made endless is given up, if it does not end within the limit.
+pub fn end(batcher: &Batcher, model: &SharedModel, stream: u64, limit: Duration) {
+    if !batcher.is_idle_within(stream, limit) && !batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
+        model.request.running().run_was_abandoned();
     }
 }
 

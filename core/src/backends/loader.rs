@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::backends::Interrupted;
-use crate::backends::batcher::Batcher;
+use crate::backends::batcher::{Batcher, CancelToken};
 use crate::error::Error;
 
 /// The result of loading a model, for one element or for several that share it.
@@ -18,6 +18,7 @@ pub struct ModelLoader {
     waiters: crate::test::Waiters,
     /// Apart, because TensorRT asks for it while it builds.
     cancelled: AtomicBool,
+    waits: CancelToken,
 }
 
 #[derive(Default)]
@@ -57,6 +58,11 @@ impl ModelLoader {
 
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Ends waits of the thread that loads it, once the model is no longer needed.
+    pub fn waits(&self) -> &CancelToken {
+        &self.waits
     }
 
     /// Whether a run of it did not end.
@@ -150,6 +156,9 @@ impl ModelHandle {
         if let Some(batcher) = batcher.filter(|_| value) {
             batcher.leave(self.stream);
         } // given up here: the thread that waits for the last handle frees the model
+        if self.loader.is_cancelled() {
+            self.loader.waits.set_stopped(true);
+        }
         self.loader.changed.notify_all();
     }
 }
@@ -215,7 +224,9 @@ mod tests {
         let third = ModelHandle::take(&one.loader).unwrap();
         drop(other);
         assert_eq!(end(&third), "model");
+        assert!(!one.loader.waits().is_cancelled());
         drop(third);
+        assert!(one.loader.waits().is_cancelled());
         assert!(one.loader.is_cancelled() && ModelHandle::take(&one.loader).is_none(), "all have left");
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::backends::options::INPUT_VALUES;
 use gsttrt_core::error::{Error, Result};
@@ -20,7 +19,7 @@ use super::super::model::SharedModel;
 use super::super::sharing;
 use super::super::started::StartedModel;
 use super::super::trial;
-use super::{INTERRUPT_LIMIT, RUN_LIMIT, TrtInfer};
+use super::{RUN_LIMIT, TrtInfer};
 use crate::gst::classes_query;
 use crate::gst::report::Report;
 
@@ -70,7 +69,7 @@ impl TrtInfer {
         let waits = (handle.stream(), &self.trial);
         let has_run = trial::run(&batcher, &session.model, &session.tensor.desc, values, waits)?;
         if !has_run {
-            end_trial(session, &batcher, &handle);
+            trial::end(&batcher, &session.model, handle.stream(), RUN_LIMIT); // the element has stopped
         }
         Ok(has_run)
     }
@@ -103,13 +102,5 @@ impl TrtInfer {
             is_same.then(|| StartedModel { model: model.clone(), ..session.clone() })
         });
         ["input-values", "model-info"].iter().for_each(|name| self.obj().notify(name));
-    }
-}
-
-/// The element has stopped: a run that these values may have made endless is given up.
-fn end_trial(session: &StartedModel, batcher: &Batcher, handle: &ModelHandle) {
-    let stream = handle.stream();
-    if !batcher.is_idle_within(stream, RUN_LIMIT) && !batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
-        session.model.request.running().run_was_abandoned();
     }
 }
