@@ -82,6 +82,22 @@ impl ClassesOfModels {
     }
 }
 
+/// The names that were looked up last, and where. The event comes again where elements are linked again.
+#[derive(Default)]
+pub struct CheckedClasses(Option<(ClassesOfModels, String)>);
+
+impl CheckedClasses {
+    /// As [`ClassesOfModels::warnings`]; none where these names were looked up there just before.
+    pub fn warnings(&mut self, known: ClassesOfModels, property: &str, list: &str, consequence: &str) -> Vec<Error> {
+        let wanted = Some((known, list.to_string()));
+        if self.0 == wanted {
+            return Vec::new();
+        }
+        self.0 = wanted;
+        self.0.iter().flat_map(|(known, list)| known.warnings(property, list, consequence)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +149,8 @@ mod tests {
         assert!(both.len() == 2 && both[0].contains("“dog”") && both[1].contains("“2”"), "{both:?}");
         assert!(both[0].ends_with("Nothing is followed."), "{both:?}");
         assert!(ClassesOfModels::default().warnings("classes", "dog", "").is_empty(), "objects are of others");
+        let mut checked = CheckedClasses::default();
+        let mut told = |list: &str| checked.warnings(models.clone(), "classes", list, "").len();
+        assert_eq!(["dog", "dog", "dog,cat", "dog"].map(&mut told), [1, 0, 2, 1]);
     }
 }

@@ -17,7 +17,7 @@ use super::identities::CameraIdentities;
 use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
-use crate::gst::classes_event;
+use crate::gst::classes_event::{self, CheckedClasses};
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::Properties;
 use crate::gst::meta::vector::{self, AttachedVector};
@@ -38,6 +38,7 @@ pub struct MatchState {
     stream: VideoStream,
     /// Vectors of objects.
     awaited: Awaited,
+    checked: CheckedClasses,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -189,7 +190,8 @@ impl MetaFilter for TrtMatch {
             self.obj().post_warning(&warning);
         }
         *self.identities.lock().unwrap() = identities.as_ref().map(|identities| identities.table.clone());
-        Ok(MatchState { names, identities, stream: VideoStream::default(), awaited: Awaited::default() })
+        let (stream, awaited, checked) = Default::default();
+        Ok(MatchState { names, identities, stream, awaited, checked })
     }
 
     fn close(&self) {
@@ -206,12 +208,15 @@ impl MetaFilter for TrtMatch {
         if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.reset();
         }
-        if let Some(classes) = classes_event::read(event) {
-            let MatchSettings { identities, identity_classes, .. } = self.settings.lock().unwrap().clone();
-            let wanted = if identities.is_empty() { "" } else { identity_classes.as_str() };
-            let unknown = classes.warnings("identity-classes", wanted, "Nothing of that class gets an id over cameras");
-            unknown.iter().for_each(|warning| self.obj().post_warning(warning));
-        }
+        let Some(classes) = classes_event::read(event) else { return };
+        let MatchSettings { identities, identity_classes, .. } = self.settings.lock().unwrap().clone();
+        let wanted = if identities.is_empty() { "" } else { identity_classes.as_str() };
+        let consequence = "Nothing of that class gets an id over cameras";
+        let mut state = self.state.lock().unwrap();
+        let unknown =
+            state.as_mut().map(|state| state.checked.warnings(classes, "identity-classes", wanted, consequence));
+        drop(state); // a handler of the bus may do anything
+        unknown.iter().flatten().for_each(|warning| self.obj().post_warning(warning));
     }
 
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {

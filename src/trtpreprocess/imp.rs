@@ -35,6 +35,7 @@ use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
 use crate::gst::caps;
+use crate::gst::classes_event::CheckedClasses;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
@@ -100,6 +101,7 @@ pub struct TrtPreprocess {
     still: AtomicU64,
     has_warned_of_upload: AtomicBool,
     has_warned_of_effect: AtomicBool,
+    checked_classes: Mutex<CheckedClasses>,
     /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
     last_caps_error: Mutex<Option<String>>,
     memory_wait: MemoryWait,
@@ -580,6 +582,7 @@ impl BaseTransformImpl for TrtPreprocess {
         *self.stream.lock().unwrap() = VideoStream::default();
         self.has_warned_of_upload.store(false, Ordering::Relaxed);
         self.has_warned_of_effect.store(false, Ordering::Relaxed);
+        *self.checked_classes.lock().unwrap() = CheckedClasses::default();
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }

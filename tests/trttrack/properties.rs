@@ -163,16 +163,24 @@ fn classes_that_no_model_before_has_are_told_once() {
     let embedder = crate::common::boxes::embedder(&folder, "1");
     let frame = || grey(SIDE * SIDE * 3);
     for (behind, property) in [
-        ("trttrack classes=a,nosuch,2".to_string(), "classes"),
+        ("trttrack name=behind classes=a,nosuch,2".to_string(), "classes"),
         (
-            format!("trtpreprocess regions=objects object-classes=a,nosuch ! trtinfer model-file={embedder} ! trtnms"),
+            format!(
+                "trtpreprocess name=behind regions=objects object-classes=a,nosuch ! trtinfer model-file={embedder} ! trtnms"
+            ),
             "object-classes",
         ),
-        ("trtmatch identities=track-classes identity-classes=nosuch,a".to_string(), "identity-classes"),
+        ("trtmatch name=behind identities=track-classes identity-classes=nosuch,a".to_string(), "identity-classes"),
     ] {
         let mut line =
             Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! {behind}"));
         (0..3).for_each(|_| drop(line.push(frame())));
+        // The event comes again.
+        let sink = line.by_name("behind").static_pad("sink").unwrap();
+        let source = sink.peer().unwrap();
+        source.unlink(&sink).unwrap();
+        source.link(&sink).unwrap();
+        line.push(frame());
         let said = line.said();
         let wanted = format!("{property}: the model has no class “nosuch”: its classes are a, b, c");
         let told: Vec<&String> = said.iter().filter(|text| text.contains("no class")).collect();

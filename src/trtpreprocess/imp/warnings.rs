@@ -49,7 +49,8 @@ impl TrtPreprocess {
         let Some(known) = classes_event::read(event) else { return };
         let PreprocessSettings { regions, object_classes, .. } = self.settings.lock().unwrap().clone();
         let wanted = if regions == Regions::Objects { object_classes.as_str() } else { "" };
-        let unknown = known.warnings("object-classes", wanted, "Nothing of that class is looked at");
+        let consequence = "Nothing of that class is looked at";
+        let unknown = self.checked_classes.lock().unwrap().warnings(known, "object-classes", wanted, consequence);
         unknown.iter().for_each(|warning| self.obj().post_warning(warning));
     }
 
