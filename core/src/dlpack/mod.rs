@@ -11,6 +11,7 @@ pub mod exporter;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -184,10 +185,14 @@ struct Exported<M> {
     _keep: Box<dyn Send + Sync>,
 }
 
-/// A number of this thread, as long as it is there.
+/// A number of this thread, which no later one gets.
 fn this_thread() -> usize {
-    // SAFETY: it cannot fail, also where the thread is about to end.
-    unsafe { libc::pthread_self() as usize }
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        // It needs no drop, so it is there also where the thread is about to end.
+        static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }
 
 /// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind

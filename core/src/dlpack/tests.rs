@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MPL-2.0
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
@@ -225,4 +224,12 @@ fn the_default_stream_of_a_thread_is_none_of_another() {
     };
     assert!(!has_waited(false), "its fence is enough");
     assert!(has_waited(true), "the host waits for all work");
+}
+
+/// Also where the system gives its own number to a later one.
+#[test]
+fn no_two_threads_have_one_number() {
+    let numbers: Vec<usize> = (0..4).map(|_| thread::spawn(this_thread).join().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "{numbers:?}");
+    assert_eq!(this_thread(), this_thread());
 }
