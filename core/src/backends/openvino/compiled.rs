@@ -9,12 +9,14 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use crate::backends::tensorrt::cache::Cache;
+use crate::backends::tensorrt::cache::{CANCEL_INTERVAL, Cache};
 use crate::dylib::entries;
+use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 
 /// Models that are kept.
@@ -43,11 +45,11 @@ pub struct FirstCompilation {
 }
 
 /// Waits until no other process compiles the model of that name. Nothing where it was compiled before, where it takes another one too
-/// long, or where files cannot be locked.
-pub fn begin(folder: &Path, name: &str, longest: Duration) -> Option<FirstCompilation> {
+/// long, where files cannot be locked, or once it is cancelled.
+pub fn begin(folder: &Path, name: &str, longest: Duration, cancelled: &AtomicBool) -> Option<FirstCompilation> {
     let [ready, path] = ["ready", "lock"].map(|extension| folder.join(format!("{name}.{extension}")));
     let begun = Instant::now();
-    while !ready.exists() {
+    while !ready.exists() && !cancelled.load(Ordering::Relaxed) {
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let file = files::open_regular_with(options, &path, libc::O_NOFOLLOW).ok()?;
@@ -58,7 +60,7 @@ pub fn begin(folder: &Path, name: &str, longest: Duration) -> Option<FirstCompil
             Err(TryLockError::WouldBlock) => {}
         }
         let left = longest.saturating_sub(begun.elapsed());
-        if !files::wait_until_unlocked(file, left).ok()? {
+        if !files::wait_until_unlocked(file, left.min(CANCEL_INTERVAL)).ok()? && left <= CANCEL_INTERVAL {
             return None;
         }
     }
@@ -80,8 +82,19 @@ impl Drop for FirstCompilation {
 }
 
 /// Compiles a model by `compile`, as the only process that does so for the first time.
-pub fn compiling<T, E>(folder: &Path, name: &str, compile: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    let first = begin(folder, name, LONGEST);
+///
+/// # Errors
+/// Those of `compile`; `Run`, where it is cancelled before that.
+pub fn compiling<T>(
+    folder: &Path,
+    name: &str,
+    cancelled: &AtomicBool,
+    compile: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let first = begin(folder, name, LONGEST, cancelled);
+    if cancelled.load(Ordering::Relaxed) {
+        return Err(Error::new(ErrorKind::Run, "Waiting for another process to compile the model was cancelled"));
+    }
     let compiled = compile();
     if let (Some(first), true) = (first, compiled.is_ok()) {
         first.end();
@@ -112,6 +125,8 @@ mod tests {
     use super::*;
     use crate::test::scratch;
 
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+
     #[test]
     fn the_models_that_were_compiled_last_are_kept() {
         let folder = scratch("openvino-compiled");
@@ -127,28 +142,44 @@ mod tests {
         assert_eq!(kept.len(), MOST + 1);
         assert!(["0.blob", "1.blob", "2.blob"].iter().all(|name| !folder.join(name).exists()));
     }
+
     #[test]
     fn a_model_is_compiled_for_the_first_time_by_one_at_a_time() {
         let folder = scratch("openvino-first");
         let (one, other) = (name(b"model", "for a CPU"), name(b"model", "for a GPU"));
         assert!(one.len() == 16 && one != other && one == name(b"model", "for a CPU"));
-        let first = begin(&folder, &one, LONGEST).unwrap();
-        assert!(begin(&folder, &other, LONGEST).is_some(), "it is another one");
-        assert!(begin(&folder, &one, Duration::from_millis(1)).is_none(), "it takes too long");
+        let first = begin(&folder, &one, LONGEST, &GO_ON).unwrap();
+        assert!(begin(&folder, &other, LONGEST, &GO_ON).is_some(), "it is another one");
+        assert!(begin(&folder, &one, Duration::from_millis(1), &GO_ON).is_none(), "it takes too long");
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| begin(&folder, &one, LONGEST).is_none());
+            let second = scope.spawn(|| begin(&folder, &one, LONGEST, &GO_ON).is_none());
             first.end();
             assert!(second.join().unwrap(), "it need not wait any longer");
         });
         assert!(folder.join(format!("{one}.ready")).exists());
         // One that fails leaves the next one its turn.
         for succeeds in [false, true] {
-            let compiled = compiling(&folder, &other, || {
-                assert!(begin(&folder, &other, Duration::ZERO).is_none());
-                if succeeds { Ok(()) } else { Err(()) }
+            let compiled = compiling(&folder, &other, &GO_ON, || {
+                assert!(begin(&folder, &other, Duration::ZERO, &GO_ON).is_none());
+                if succeeds { Ok(()) } else { Err(Error::new(ErrorKind::Model, "It is broken")) }
             });
             assert_eq!(compiled.is_ok(), succeeds);
             assert_eq!(folder.join(format!("{other}.ready")).exists(), succeeds);
         }
+    }
+
+    #[test]
+    fn a_load_that_is_cancelled_waits_for_no_other_process() {
+        let folder = scratch("openvino-cancelled");
+        let name = name(b"model", "for a CPU");
+        let _first = begin(&folder, &name, LONGEST, &GO_ON).unwrap();
+        let cancelled = AtomicBool::new(false);
+        let compile = || -> Result<()> { panic!("nobody wants it any more") };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| compiling(&folder, &name, &cancelled, compile));
+            cancelled.store(true, Ordering::Relaxed);
+            let error = second.join().unwrap().unwrap_err();
+            assert!(error.message().contains("was cancelled"), "{error}");
+        });
     }
 }

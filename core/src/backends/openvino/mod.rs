@@ -11,6 +11,7 @@ mod net;
 mod options;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use self::abi::OvDimension;
 use self::library::OvLibrary;
@@ -82,7 +83,8 @@ impl Backend for OpenVino {
     ) -> Result<Box<dyn TensorNet>> {
         let model = OvModel { info: info.clone(), library: library(options)?, options: OvOptions::new(options)? };
         let precision = model.options.precision.unwrap_or("f32");
-        Ok(Box::new(model.net(info, file, &fixed_shapes(dims), 1, Some(precision))?))
+        let never = LoadContext::silent().cancelled;
+        Ok(Box::new(model.net(info, file, &fixed_shapes(dims), 1, Some(precision), never)?))
     }
 
     /// One that is compiled for one size is faster.
@@ -118,7 +120,7 @@ impl OpenedModel for OvModel {
         // What the device prefers may be 16 bits; those are what the user wants where they are named.
         for precision in [first, Some("f32")] {
             let is_unsaid = wrong.as_ref().is_some_and(|(former, _)| former.is_empty());
-            let (mut model, computes_in) = match self.compile(request, precision) {
+            let (mut model, computes_in) = match self.compile(request, precision, loading.cancelled) {
                 // A device that does not say its type may not take one either.
                 Err(error) if is_unsaid && error.kind() == ErrorKind::Model => break,
                 compiled => compiled?,
@@ -160,9 +162,14 @@ impl OvModel {
     }
 
     /// The model, compiled to compute in that type or in the one that the device prefers, and the type.
-    fn compile(&self, request: &LoadRequest, precision: Option<&str>) -> Result<(HostModel<OvNet>, String)> {
+    fn compile(
+        &self,
+        request: &LoadRequest,
+        precision: Option<&str>,
+        cancelled: &AtomicBool,
+    ) -> Result<(HostModel<OvNet>, String)> {
         let runs = parallel_runs(request);
-        let net = self.net(request.model(), &request.file, &shapes(request)?, runs, precision)?;
+        let net = self.net(request.model(), &request.file, &shapes(request)?, runs, precision, cancelled)?;
         let computes_in = net.precision();
         Ok((HostModel::new(net, request)?, computes_in))
     }
@@ -175,6 +182,7 @@ impl OvModel {
         shapes: &[Vec<OvDimension>],
         runs: usize,
         precision: Option<&str>,
+        cancelled: &AtomicBool,
     ) -> Result<OvNet> {
         let what = format!("OpenVINO cannot load {}", self.file());
         let folder = compiled::folder(self.options.cache.as_deref());
@@ -189,7 +197,7 @@ impl OvModel {
                 None => compile(),
                 Some(folder) => {
                     let how = format!("{} {device} {shapes:?} {properties:?}", self.library.name());
-                    compiled::compiling(folder, &compiled::name(contents.bytes(), &how), compile)
+                    compiled::compiling(folder, &compiled::name(contents.bytes(), &how), cancelled, compile)
                 }
             };
             compiled.map_err(|error| self.of_device(error, device).about(&what))

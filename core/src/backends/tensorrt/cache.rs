@@ -41,7 +41,7 @@ const TITLE: &str = "gst-plugin-trt engine 1";
 const VERDICT_VERSION: u32 = 2;
 
 /// How often a wait looks whether it is cancelled: whoever sets such a flag, as a handler of signals does, wakes nobody.
-pub(super) const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+pub(in crate::backends) const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What an engine is built for: it is used again only where all of this is the same, except the model's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
