@@ -353,7 +353,9 @@ impl Session {
         self.request.batch
     }
 
-    /// Options without effect: where the model runs, and after the first frame of a [`Detector`] on what the model gives.
+    /// What [`Session::open`] found while it loaded the model, such as options without effect where that runs; after the first frame of a
+    /// [`Detector`], options without effect on what the model gives; and after any run what is wrong with the numbers that it gave, such
+    /// as those that are not finite. Each is told once.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }
