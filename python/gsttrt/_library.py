@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import sys
+import threading
 import warnings
 from contextlib import contextmanager
 from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
@@ -253,15 +254,19 @@ class Warnings:
     """What is to be told of a model while it is used; each is told once."""
 
     def __init__(self, session: Handle) -> None:
-        self.session, self.count = session, 0
+        self.session, self.count, self.lock = session, 0, threading.Lock()
 
     def tell(self) -> None:
         """Warns of what is new, such as numbers that are not finite. The model may have been closed meanwhile."""
-        first = self.count
-        for number, text in enumerate(told(library.session_warning, self.session._value, first), first + 1):
-            # Another thread may have told it, too.
-            self.count = max(self.count, number)
+        while text := self.next():
             warn(text)
+
+    def next(self) -> str | None:
+        """What is to be told now; of several threads, one gets it."""
+        with self.lock:
+            new = told(library.session_warning, self.session._value, self.count)[:1]
+            self.count += len(new)
+        return new[0] if new else None
 
 
 def texts(options: Mapping[str, Option | None]) -> Any:

@@ -417,6 +417,40 @@ def test_a_session_tells_what_comes_while_it_runs(monkeypatch):
         session(given)
 
 
+class Door:
+    """A lock that tells who comes to it."""
+
+    def __init__(self):
+        self.lock, self.come = threading.Lock(), threading.Semaphore(0)
+
+    def __enter__(self):
+        self.come.release()
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
+def test_what_two_threads_find_is_told_once(monkeypatch):
+    with gsttrt.Session(model("shapes"), backend="rten") as session:
+        found, door = session._warnings, Door()
+        other = threading.Thread(target=found.tell)
+
+        def warning(_, index):
+            if other.ident is None:
+                other.start()
+                for _ in "this thread", "the other one":
+                    door.come.acquire()
+            return b"Outputs differ." if index == 0 else None
+
+        monkeypatch.setattr(found, "lock", door)
+        monkeypatch.setattr(_library.library, "session_warning", warning)
+        with pytest.warns(UserWarning, match="Outputs differ") as told:
+            found.tell()
+            other.join()
+        assert len(told) == 1
+
+
 def test_what_is_guessed_of_a_model_is_told(tmp_path, caplog):
     (tmp_path / "unknown.onnx").write_bytes(networks.unknown())
     with caplog.at_level("INFO", "gsttrt"):
