@@ -52,7 +52,7 @@ pub fn by_stage(text: &str, taken: &[(&str, &str)]) -> Result<[String; 3], Failu
 /// The text, of one element, sets one of the properties that are taken.
 pub fn check_taken(text: &str, taken: &[(&str, &str)]) -> Result<(), Failure> {
     check_text(text)?;
-    assignments(text).try_for_each(|(name, _)| check_name(&text[name].replace('_', "-"), taken))
+    assignments(text).into_iter().try_for_each(|(name, _)| check_name(&text[name].replace('_', "-"), taken))
 }
 
 fn check_name(name: &str, taken: &[(&str, &str)]) -> Result<(), Failure> {
