@@ -29,6 +29,7 @@ use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
 use super::sharing;
 use super::started::StartedModel;
+use super::trial::INTERRUPT_LIMIT;
 use crate::gst::batch_pool;
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
@@ -46,9 +47,6 @@ static CAT: LazyLock<gst::DebugCategory> =
 
 /// How long stop() waits for a run that is not finished. It is far more than any detector takes for a batch.
 const RUN_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long it waits after that for a run that was told to end: the time of a node of the graph.
-pub(super) const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the streaming thread works with.
 #[derive(Default)]

@@ -12,8 +12,10 @@ use gsttrt_core::memory::{BatchPool, Pool};
 use gsttrt_core::model::InputValues;
 use gsttrt_core::tensor::{Tensor, TensorDesc, Tensors};
 
-use super::imp::INTERRUPT_LIMIT;
 use super::model::SharedModel;
+
+/// How long a run that was told to end is waited for: the time of a node of the graph.
+pub const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs it once on a black picture like those of frames. The stream has no frames. False, where the token ends the wait.
 ///
