@@ -197,10 +197,13 @@ def size(shape):
 
 
 def elements(files, cfg, backend, threads, frame):
-    """Our part of the launch line, with RapidOCR's settings: a stage has a queue behind it, so that stages run at the same time."""
+    """Our part of the launch line, with RapidOCR's settings: a stage has a queue behind it, so that stages run at the same time.
+
+    Each run has one thread then. Lines take the longest, so several batches of them run at the same time.
+    """
     det, cls, rec = cfg.Det, cfg.Cls, cfg.Rec
     width, height = detector_size(frame, det)
-    infer = f"backend={backend} threads={threads}"
+    infer = f"backend={backend} threads=1"
     crops = "trtpreprocess regions=objects align=line min-object-size=4 max-objects=1000"
     means = ",".join(str(value) for value in det.mean)
     stds = ",".join(str(value) for value in det.std)
@@ -219,7 +222,7 @@ def elements(files, cfg, backend, threads, frame):
             queue,
             crops,
             f"trtinfer model-file={files['rec']} input-size={size(rec.rec_img_shape)} max-input-width=2304 "
-            f"batch-size={rec.rec_batch_num} {infer}",
+            f"batch-size={rec.rec_batch_num} {infer} parallel-runs={threads}",
             f"trtnms draw=false score-threshold={cfg.Global.text_score}",
         ]
     )
