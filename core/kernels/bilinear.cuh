@@ -153,9 +153,11 @@ struct Columns {
 
 // Writes the pixels of a thread from column x of the tensor on, in a row of the scaled picture.
 // FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma, of which those of ALONE fall on samples.
-template <typename Element, uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, uint32_t ALONE>
+// `meanwhile` is done while the samples are on their way.
+template <typename Element, uint32_t COLUMNS, typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, uint32_t ALONE,
+          typename Meanwhile>
 __device__ inline void preprocess_row(const Conversion &p, const Frame &frame, const ViewPlacement &at, const Columns<COLUMNS> &columns,
-                                      const Position &row, uint32_t x, uint32_t row_number) {
+                                      const Position &row, uint32_t x, uint32_t row_number, const Meanwhile &meanwhile) {
     constexpr bool FIRST_IS_ALONE = (ALONE & FIRST_ALONE) != 0, OTHERS_ARE_ALONE = (ALONE & OTHERS_ALONE) != 0;
     // All loads are issued first, so that they are in flight together.
     Around<Samples<Sample, FIRST>> first[COLUMNS];
@@ -183,6 +185,8 @@ __device__ inline void preprocess_row(const Conversion &p, const Frame &frame, c
             }
         }
     }
+
+    meanwhile();
 
     Pixel pixels[COLUMNS];
     if (columns.any) {

@@ -53,8 +53,17 @@ struct ViewPlacement {
 template <uint32_t FRAMES = MAX_BATCH>
 struct FrameParameters : Sampling {
     ViewPlacement placement;
-    const void *columns, *rows; // tables of antialias, for each column and each row
-    Frame frames[FRAMES];       // last: parameters for one frame are the beginning of those for many
+    // Of antialias, its tables for each column and each row. Of preprocess_steps, how many pixels of the frame lie from one column of the
+    // scaled frame to the next, and from one row to the next.
+    union {
+        const void *columns;
+        uint32_t step_across;
+    };
+    union {
+        const void *rows;
+        uint32_t step_down;
+    };
+    Frame frames[FRAMES]; // last: parameters for one frame are the beginning of those for many
 };
 
 static_assert(sizeof(FrameParameters<1>) == 160 + sizeof(Frame), "mirrored by PreprocessParams");

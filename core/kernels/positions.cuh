@@ -60,7 +60,8 @@ __device__ inline void preprocess_rows(const Conversion &p, const Frame &frame, 
     }
 #pragma unroll 1
     for (uint32_t row = threadIdx.y; row < THREADS_Y * ROWS && top + row < at.height; row += THREADS_Y)
-        preprocess_row<Element, COLUMNS, Sample, FIRST, OTHERS, PLANES, ALONE>(p, frame, at, columns, positions.rows[row], x, top + row);
+        preprocess_row<Element, COLUMNS, Sample, FIRST, OTHERS, PLANES, ALONE>(p, frame, at, columns, positions.rows[row], x, top + row,
+                                                                              [] {});
 }
 
 // Of the ways that a kernel has, the one for planes that are alone as `alone` says; the last of them, if there is none.
