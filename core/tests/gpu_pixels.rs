@@ -293,9 +293,15 @@ fn a_batch_is_its_frames() {
 #[test]
 fn a_batch_of_each_format_and_scale_is_its_frames() {
     let Some(mut gpu) = gpu_or_skip() else { return };
-    // Rows that are written four elements at a time, and not; several blocks of padding, one, and none.
-    let scales =
-        [((96, 66), (32, 100)), ((60, 40), (30, 25)), ((32, 20), (32, 20)), ((31, 21), (31, 40)), ((44, 28), (30, 20))];
+    // Rows that are written four elements at a time, and not; several blocks of padding, one, and none; padding beside the picture.
+    let scales = [
+        ((96, 66), (32, 100)),
+        ((90, 96), (40, 32)),
+        ((60, 40), (30, 25)),
+        ((32, 20), (32, 20)),
+        ((31, 21), (31, 40)),
+        ((44, 28), (30, 20)),
+    ];
     for (format, (size, (width, height))) in
         PixelFormat::ALL.into_iter().flat_map(|format| scales.map(|scale| (format, scale)))
     {

@@ -56,6 +56,8 @@ pub struct PreprocessKernel {
 /// A kernel for one frame, and for up to [`MAX_BATCH`].
 struct Functions {
     one: PixelKernel,
+    /// For one frame whose positions are [`steps`] apart, where a thread's columns can be written at once.
+    steps: Option<PixelKernel>,
     batch: PixelKernel,
 }
 
@@ -64,7 +66,7 @@ struct PixelKernel {
     function: Function,
     columns: u32,
     rows: u32,
-    /// Blocks of their own write the padding.
+    /// Blocks of their own write the padding. Else those of the scaled frame do, if there is some.
     pads: bool,
 }
 
@@ -106,6 +108,7 @@ struct PreprocessParams {
     conversion: Conversion,
     sampling: Sampling,
     placement: ViewPlacement,
+    /// The tables' addresses, or the [`steps`] along a row and down.
     columns: u64,
     rows: u64,
     frames: [FrameView; MAX_BATCH],
@@ -278,21 +281,28 @@ impl PreprocessKernel {
         };
         let address = block.as_ref().map_or(0, DeviceBlock::address);
 
-        let steps = [tables.first_step, tables.others_step];
+        let steps = match &reference.samplers {
+            Samplers::Bilinear(samplers) => steps(samplers, &letterbox),
+            Samplers::Antialiased(_) => None,
+        };
+        let [columns, rows] = steps.map_or([address, address + tables.rows as u64], |steps| steps.map(u64::from));
+        let between = [tables.first_step, tables.others_step];
         let parameters = PreprocessParams {
-            conversion: Conversion::new(&reference, spec, steps, tables.alone),
+            conversion: Conversion::new(&reference, spec, between, tables.alone),
             sampling,
             placement: ViewPlacement::new(&letterbox.source, &letterbox),
-            columns: address,
-            rows: address + tables.rows as u64,
+            columns,
+            rows,
             frames: [FrameView::default(); MAX_BATCH],
         };
 
         let (functions, one_by_one) = match &reference.samplers {
             Samplers::Bilinear(samplers) => {
                 let all = if samplers.len() > 1 { FIRST_ALONE | OTHERS_ALONE } else { FIRST_ALONE };
-                let functions = |samples| Functions::bilinear(context, samples, tables.alone == all);
+                let functions = |samples| Functions::bilinear(context, samples, tables.alone == all, steps.is_some());
                 let (samples, one_by_one) = samples_of(format, samplers);
+                // The latter are loaded although few streams need them: that a frame does is seen when it comes, and the whole
+                // context would wait for the driver to compile them.
                 (functions(samples)?, one_by_one.map(functions).transpose()?)
             }
             Samplers::Antialiased(samplers) => {
@@ -300,7 +310,7 @@ impl PreprocessKernel {
                 let function = context.module(ANTIALIAS)?.function(&format!("antialias_{samples}"))?;
                 // It takes so long that the size of its parameters does not count.
                 let any = || PixelKernel { function: function.clone(), columns: 1, rows: 1, pads: false };
-                (Functions { one: any(), batch: any() }, None)
+                (Functions { one: any(), steps: None, batch: any() }, None)
             }
         };
         Ok(PreprocessKernel {
@@ -353,8 +363,14 @@ impl PreprocessKernel {
             let one_by_one =
                 self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
             let functions = one_by_one.unwrap_or(&self.functions);
-            let PixelKernel { function, columns, rows, pads } =
-                if frames.len() == 1 { &functions.one } else { &functions.batch };
+            let PixelKernel { function, columns, rows, pads } = match frames {
+                [(_, tensor)] => {
+                    let writes =
+                        |kernel: &&PixelKernel| are_together(&self.letterbox, *tensor, self.element, kernel.columns);
+                    functions.steps.as_ref().filter(writes).unwrap_or(&functions.one)
+                }
+                _ => &functions.batch,
+            };
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor, *columns)?;
             }
@@ -387,8 +403,9 @@ impl PreprocessKernel {
 }
 
 impl Functions {
-    /// For such samples, as [`samples_of`] names them, in frames of which `all_alone` tells whether each position falls on a sample.
-    fn bilinear(context: &Context, samples: &str, all_alone: bool) -> Result<Self> {
+    /// For such samples, as [`samples_of`] names them, in frames of which `all_alone` tells whether each position falls on a sample,
+    /// and `in_steps` whether those are [`steps`] apart.
+    fn bilinear(context: &Context, samples: &str, all_alone: bool, in_steps: bool) -> Result<Self> {
         let module = context.module(match samples {
             "nv12" => PREPROCESS_NV12,
             "p010" => PREPROCESS_P010,
@@ -404,7 +421,9 @@ impl Functions {
         };
         // Columns and rows as in the kernels.
         let batch = if all_alone { kernel("alone_", 4, 4)? } else { kernel("batch_", 4, 2)? };
-        Ok(Functions { one: kernel("", 2, 1)?, batch })
+        let steps = in_steps.then(|| kernel("steps_", 4, 1)).transpose()?;
+        let steps = steps.map(|kernel| PixelKernel { pads: false, ..kernel });
+        Ok(Functions { one: kernel("", 2, 1)?, steps, batch })
     }
 }
 
@@ -482,6 +501,28 @@ fn bilinear(samplers: &[Sampler]) -> Tables {
             .fold(0, |alone, (_, plane)| alone | plane),
         bytes_read: samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
     }
+}
+
+/// How many pixels of the frame lie from one position to the next, along a row and down, where all positions fall on samples that are
+/// equally far from each other, the first in the middle of so many pixels. Two pixels and two rows have a sample of chroma in common.
+/// `None` where they do not, or where the padding has so many more rows than the picture that the picture's threads take long for it.
+fn steps(samplers: &[Sampler], letterbox: &Letterbox) -> Option<[u32; 2]> {
+    let step = |start: u32, length: u32, scaled: u32, axis: fn(&Sampler) -> (&SampleAxis, u32)| {
+        let step = length / scaled;
+        let fits = |(plane, sampler): (usize, &Sampler)| {
+            let (SampleAxis { near, weight }, unit) = axis(sampler);
+            near.iter().zip(weight).zip(0..).all(|((&near, &weight), i)| {
+                let pixel = start + step / 2 + i * step;
+                let sample = near / unit + u32::from(weight == 1.0);
+                (weight == 0.0 || weight == 1.0) && sample == if plane == 0 { pixel } else { pixel / 2 }
+            })
+        };
+        samplers.iter().enumerate().all(fits).then_some(step)
+    };
+    let &Letterbox { source, width, height, tensor_height, .. } = letterbox;
+    let across = step(source.left, source.width(), width, |sampler| (&sampler.columns, sampler.pixel as u32))?;
+    let down = step(source.top, source.height(), height, |sampler| (&sampler.rows, 1))?;
+    (tensor_height <= 8 * height).then_some([across, down])
 }
 
 fn antialiased(samplers: &[AntialiasSampler]) -> Tables {

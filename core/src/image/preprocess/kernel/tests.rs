@@ -45,6 +45,31 @@ fn planes_are_alone_where_all_positions_fall_on_samples() {
     assert_eq!(alone(PixelFormat::Rgb, (1280, 720), ""), 0);
 }
 
+/// Where positions are equally far from each other, by the frame's size, what is read of it, and the tensor's size.
+#[test]
+fn positions_on_samples_are_steps_apart() {
+    let found = |format, size: (usize, usize), source: Option<Rect>, (width, height): (u32, u32), chroma: &str| {
+        let spec = format!("cuda f16 1x3x{height}x{width} nchw rgb letterbox:114 scale:1 {chroma} images");
+        let spec: InputSpec = spec.replace("  ", " ").parse().unwrap();
+        let source = source.unwrap_or((size.0 as u32, size.1 as u32).into());
+        let reference = Reference::of_region(format, size, source, Colorimetry::default(), &spec).unwrap();
+        let Samplers::Bilinear(samplers) = &reference.samplers else { panic!("it is antialiased") };
+        steps(samplers, &reference.letterbox)
+    };
+    let (hd, model) = ((1920, 1080), (640, 640));
+    for format in PixelFormat::ALL {
+        assert_eq!(found(format, hd, None, model, ""), Some([3, 3]), "{}", format.name());
+        assert_eq!(found(format, (640, 360), None, model, ""), Some([1, 1]), "{}: the last sample, too", format.name());
+        assert_eq!(found(format, (1280, 720), None, model, ""), None, "{}", format.name());
+    }
+    assert_eq!(found(PixelFormat::Nv12, hd, None, model, "chroma:sited"), None);
+    assert_eq!(found(PixelFormat::Bgra, hd, None, model, "chroma:sited"), Some([3, 3]), "there is no chroma");
+    assert_eq!(found(PixelFormat::Nv12, hd, None, (512, 512), ""), None);
+    let part = |left, top, right, bottom| Some(Rect { left, top, right, bottom });
+    assert_eq!(found(PixelFormat::Nv12, hd, part(7, 5, 967, 545), (320, 192), ""), Some([3, 3]));
+    assert_eq!(found(PixelFormat::Nv12, hd, part(0, 0, 1920, 120), model, ""), None, "most of the tensor is padding");
+}
+
 /// The tables lead a kernel to the samples and weights of the reference implementation.
 #[test]
 fn antialiased_tables_hold_what_the_host_reads() {
