@@ -7,7 +7,7 @@
 # with the same GPU.
 preprocess_bars() {
     "$WORK/bench_gpu_kernels" | tee "$WORK/gpu_kernels.txt"
-    ncu --clock-control none --cache-control none --kernel-name preprocess_nv12 --launch-count 30 --csv \
+    ncu --clock-control none --cache-control none --kernel-name preprocess_steps_nv12 --launch-count 30 --csv \
         --metrics gpu__time_duration.sum "$WORK/bench_gpu_kernels" >"$WORK/ncu-preprocess.csv" 2>&1
     figures preprocess "$WORK/gpu_kernels.txt" "$WORK/ncu-preprocess.csv"
 }
