@@ -29,9 +29,14 @@ struct NmsParams {
 
 static_assert(sizeof(NmsParams) == 128, "mirrored in device.rs");
 
+// The row of the head that a candidate is of. Usually there is no division.
+__device__ __forceinline__ u32 row_of(const NmsParams& p, u64 key) {
+    const u32 index = index_of(key);
+    return p.of_row == 1 ? index : index / p.of_row;
+}
+
 __device__ __forceinline__ Candidate detection(const NmsParams& p, u64 key, float4 box, u32 cls, float angle = 0.0f) {
-    const u32 index = index_of(key), row = p.of_row == 1 ? index : index / p.of_row;  // usually no division
-    return {box.x, box.y, box.z, box.w, score_of(key), cls, row, angle};
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(p, key), angle};
 }
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {

@@ -109,7 +109,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_rotated(const __g
         p.nms.sorted.keys[place] = key;
         p.nms.sorted.boxes[place] = box;
         p.nms.sorted.classes[place] = cls;
-        const float angle = number(p.angles, index_of(key));
+        const float angle = number(p.angles, row_of(p.nms, key));
         if (!is_number(angle)) atomicAdd(p.nms.count + NOT_FINITE, 1);
         p.gaussians[place] = gaussian(box, angle, cls);
     });
