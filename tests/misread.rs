@@ -160,6 +160,30 @@ fn rows_of_unknown_columns_are_refused() {
     }
 }
 
+/// With the labels of another model, objects without a class are left out. That is said once.
+#[test]
+fn class_ids_beyond_the_labels_are_told() {
+    let folder = scratch("misread-ids");
+    let rows = [[0.0, 8.0, 8.0, 24.0, 24.0, 85.0, 0.9], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+    let graph = floats(picture(), "output", &[2, 7], rows.as_flattened());
+    let graph = graph.metadata("names", "{0: 'ant', 1: 'bee', 2: 'cat', 3: 'dog', 4: 'elk'}");
+    let model = graph.save(&folder.join("model.onnx"));
+    for (nms, is_said) in [("", true), ("classes=cat", false), ("score-threshold=0.95", false)] {
+        let mut line = Line::new(&model, nms);
+        for frame in 0..2 {
+            let found: Vec<i32> = line.found().into_iter().map(|found| found.class).collect();
+            assert_eq!(found, if nms.contains("score") { vec![] } else { vec![2] }, "{nms}");
+            let said = line.said();
+            assert_eq!(said.len(), usize::from(is_said && frame == 0), "{nms}: {said:?}");
+            for text in said {
+                let parts =
+                    ["finds class 85, which is not known: 1 object of a frame is left out", "5 labels", "label-file"];
+                assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            }
+        }
+    }
+}
+
 /// What overflows in half precision finds nothing. That is said once, and counted.
 #[test]
 fn numbers_that_are_not_finite_are_told() {

@@ -54,13 +54,15 @@ struct alignas(16) Candidate {
 
 static_assert(sizeof(Candidate) == 32, "mirrored by image::Candidate");
 
-// How many words behind a count of candidates that of numbers that are not finite is.
-inline constexpr u32 NOT_FINITE = 4;
+// How many words behind a count of candidates these are: that of numbers that are not finite, that of boxes whose class ids are beyond
+// the classes, and the greatest of these ids.
+inline constexpr u32 NOT_FINITE = 4, BEYOND = 6, GREATEST = 8;
 
 struct Results {
     u32 count;
     u32 not_finite;  // rows, boxes or angles
-    u32 unused[2];
+    u32 beyond;      // boxes whose class ids are beyond the classes
+    u32 greatest;    // of these ids
     Candidate detections[1];  // [limit]
 };
 

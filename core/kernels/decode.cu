@@ -3,7 +3,9 @@
 //   in   sources  the tensors that the layout reads, item 0 of the batch: boxes and scores for dense heads, which may lie in one
 //                 tensor, else one for each part
 //   out  to       candidates; *count is 0 before, and their number after; count[NOT_FINITE] likewise, the rows (decode_logits: the
-//                 logits) whose scores as they were read are not all finite, and the boxes that are not although their score passes
+//                 logits) whose scores as they were read are not all finite, and the boxes that are not although their score passes;
+//                 decode_ids: count[BEYOND] the boxes that would pass, but whose class ids are beyond the classes, and count[GREATEST]
+//                 the greatest of these ids
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_logits   a thread for each logit, DECODE_THREADS in a block
@@ -144,6 +146,14 @@ __device__ __forceinline__ bool is_finite(float value) {
 // Whether a score reaches the threshold of its class. NaN reaches none.
 __device__ __forceinline__ bool reaches(const DecodeParams& p, float score, u32 cls) {
     return score >= (cls < p.listed ? p.per_class[cls] : p.beyond) && is_finite(score);
+}
+
+// Of a row that would pass if there were such a class.
+__device__ __forceinline__ void count_beyond(const DecodeParams& p, float4 box, u32 cls) {
+    const float width = box.z - box.x, height = box.w - box.y;
+    if (!(width > 0 && height > 0 && is_finite(width) && is_finite(height))) return;
+    atomicAdd(p.count + BEYOND, 1);
+    atomicMax(p.count + GREATEST, cls);
 }
 
 // Of a row whose score passes: one without a finite size is counted.
@@ -437,24 +447,26 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
         const float count = number(p.sources[3], 0);
         passes = count >= 1 && row < __float2ull_rz(count);
     }
-    bool is_lost = false;
+    bool is_lost = false, is_beyond = false;
     float score = 0;
     u32 cls = 0;
     if (passes) {
         const float id = number(p.sources[2], row) - p.first_class;
-        passes = id >= 0 && id < static_cast<float>(p.classes);
+        passes = id >= 0 && is_finite(id);
         is_lost = !is_finite(id);
         if (passes) {
-            cls = static_cast<u32>(id);
+            is_beyond = !(id < static_cast<float>(p.classes));
+            cls = __float2uint_rz(id);  // cuts a fraction off, and saturates
             score = number(p.sources[1], row);
             passes = reaches(p, score, cls);
-            is_lost = !is_finite(score);
+            is_lost = !is_beyond && !is_finite(score);
         }
     }
     float4 box = {};
     if (passes) {
         box = box_of<false>(p, row, numbers_of<float>(p.sources[0], row));
-        passes = is_box(p, box);
+        if (is_beyond) count_beyond(p, box, cls);
+        passes = !is_beyond && is_box(p, box);
     }
     append(p, passes, is_lost, row, box, score, cls);
 }

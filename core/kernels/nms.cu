@@ -135,7 +135,7 @@ struct SuppressShared {
     // Of few candidates, as they come and in their order.
     u64 unsorted[SMALL];
     u64 keys[SMALL];
-    u32 not_finite;
+    Lost lost;
 };
 
 // Writes a warp's part of a word.
@@ -503,13 +503,13 @@ struct Scan {
 
     __device__ __forceinline__ void run() {
         // Loaded early, and needed at the end.
-        if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
+        if (threadIdx.x == 0) shared.lost = lost_of(p);
         if (n > SMALL) {
             take_ranked();
         } else if (n) {
             take_small();
         }
-        if (threadIdx.x == 0) finish(p, count, shared.not_finite);
+        if (threadIdx.x == 0) finish(p, count, shared.lost);
     }
 };
 
@@ -525,11 +525,12 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsPar
 
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
-    const u32 n = candidates(p), not_finite = p.count[NOT_FINITE];
+    const u32 n = candidates(p);
+    const Lost lost = lost_of(p);
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
         if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(p, key, box, cls);
     });
-    if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(n, p.limit), not_finite);
+    if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(n, p.limit), lost);
 }
 
 // Sorted, or few candidates -> results.

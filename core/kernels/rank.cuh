@@ -12,7 +12,7 @@ inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 struct NmsParams {
     Candidates from;
     Candidates sorted;
-    u32* count;        // of candidates, and behind it of numbers that are not finite
+    u32* count;        // of candidates, and behind it what is lost
     u32* next_count;   // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] indices of kept boxes among the sorted
@@ -43,15 +43,26 @@ __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
 }
 
+// What is counted of a frame besides its candidates.
+struct Lost {
+    u32 not_finite, beyond, greatest;
+};
+
+// The three loads are in flight together.
+__device__ __forceinline__ Lost lost_of(const NmsParams& p) {
+    return {p.count[NOT_FINITE], p.count[BEYOND], p.count[GREATEST]};
+}
+
 // How many are left, by one thread of the last kernel: one before it would have the host's memory waited for between kernels.
-__device__ __forceinline__ void finish(const NmsParams& p, u32 count, u32 not_finite) {
+__device__ __forceinline__ void finish(const NmsParams& p, u32 count, const Lost& lost) {
     p.found->count = count;
-    *reinterpret_cast<uint2*>(p.results) = make_uint2(count, not_finite);
+    *reinterpret_cast<uint4*>(p.results) = make_uint4(count, lost.not_finite, lost.beyond, lost.greatest);
 }
 
 // The counters of the next frame, by one thread of each frame's.
 __device__ __forceinline__ void clear_next(const NmsParams& p) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
+    if (blockIdx.x || threadIdx.x) return;
+    p.next_count[0] = p.next_count[NOT_FINITE] = p.next_count[BEYOND] = p.next_count[GREATEST] = 0;
 }
 
 // EACH candidates of a warp at a time: a key that is loaded is compared with all of them. Independent loads are written before

@@ -81,7 +81,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
     __shared__ u32 kept_of[WARPS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     u32 count = 0;
-    const u32 not_finite = nms.count[NOT_FINITE];
+    const Lost lost = lost_of(nms);
     for (u32 first = 0; first < n && count < nms.limit; first += NMS_THREADS) {
         const u32 at = first + threadIdx.x;
         const bool kept = at < n && is_kept(at);
@@ -101,7 +101,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
             nms.results->detections[place] = nms.found->detections[place] = found;
         }
     }
-    if (threadIdx.x == 0) finish(nms, min(count, nms.limit), not_finite);
+    if (threadIdx.x == 0) finish(nms, min(count, nms.limit), lost);
 }
 
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_rotated(const __grid_constant__ RotatedParams p) {

@@ -10,7 +10,7 @@ use gsttrt_core::cuda::driver::{Context, Stream};
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::heads::{
     BackgroundClass, Decoder, HEADS, HeadFormat, MaskParts, MaskSource, ModelHints, Thresholds, deepstream_yolo,
-    detr_logits, end_to_end, layout_file, rf_detr, yolox,
+    detr_logits, end_to_end, layout_file, mmdeploy, rf_detr, yolox,
 };
 use gsttrt_core::image::Candidate;
 use gsttrt_core::image::keypoints::KeypointModel;
@@ -26,6 +26,7 @@ use crate::common::random::Random;
 use crate::common::{gpu, path};
 
 mod cells;
+mod ids;
 mod outputs;
 
 use outputs::{KEYPOINTS, classes_of, head};
@@ -71,8 +72,7 @@ impl Pair {
         let uploaded = self.upload(tensors);
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
-        let not_finite = self.boxes.not_finite().unwrap();
-        assert_eq!(not_finite, lost, "{what}: numbers that are not finite");
+        assert_eq!(self.boxes.lost().unwrap(), lost, "{what}: what is left out");
         let have = self.boxes.detections().unwrap();
         let about = || {
             let (iou_threshold, max_detections, class_agnostic) =

@@ -64,6 +64,8 @@ struct NmsState {
     has_told_of_scores: bool,
     /// Whether it was said that scores are above 1.
     has_told_of_large_scores: bool,
+    /// The same of class ids that are not known.
+    has_told_of_ids: bool,
     /// Whether those of the last frame that a model saw were not, so that objects of it may be missing.
     lacks_objects: bool,
     /// Of the models before this one, where there are any.
@@ -206,13 +208,21 @@ impl TrtNms {
         Ok(frame)
     }
 
-    /// Whether the scores of a frame are not all finite. It is said once, and counted. Those above 1 are said once, too.
+    /// Whether the scores of a frame are not all finite, or objects are left out for their class ids. Each is said once, and the former
+    /// is counted. Scores above 1 are said once, too.
     fn lacks_scores(&self, state: &mut NmsState) -> bool {
         let large = state.postprocessor.as_mut().and_then(Postprocessor::above_one);
         if let Some(warning) = large.filter(|_| !std::mem::replace(&mut state.has_told_of_large_scores, true)) {
             self.obj().post_warning(&warning.and_remedy("It is said once"));
         }
-        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else { return false };
+        let beyond = state.postprocessor.as_mut().and_then(Postprocessor::beyond_classes);
+        let lacks_objects = beyond.is_some();
+        if let Some(warning) = beyond.filter(|_| !std::mem::replace(&mut state.has_told_of_ids, true)) {
+            self.obj().post_warning(&warning.and_remedy("It is said once"));
+        }
+        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else {
+            return lacks_objects;
+        };
         self.not_finite.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut state.has_told_of_scores, true) {
             self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
@@ -509,6 +519,7 @@ impl BaseTransformImpl for TrtNms {
                 without_effect: None,
                 has_told_of_scores: false,
                 has_told_of_large_scores: false,
+                has_told_of_ids: false,
                 lacks_objects: false,
                 classes_before: None,
                 has_new_classes: false,

@@ -98,6 +98,10 @@ inline uint64_t __float2ull_rz(float value) {
     return value < 18446744073709551616.0f ? static_cast<uint64_t>(value) : ~0ull;
 }
 
+inline uint32_t __float2uint_rz(float value) {
+    return value < 4294967296.0f ? static_cast<uint32_t>(value) : ~0u;
+}
+
 inline uint32_t min(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
@@ -129,6 +133,12 @@ inline void __syncthreads() {}
 inline uint32_t atomicAdd(uint32_t* to, uint32_t value) {
     const uint32_t before = *to;
     *to += value;
+    return before;
+}
+
+inline uint32_t atomicMax(uint32_t* to, uint32_t value) {
+    const uint32_t before = *to;
+    if (value > before) *to = value;
     return before;
 }
 

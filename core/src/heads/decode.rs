@@ -31,6 +31,28 @@ use crate::tensor::{DType, Element, Tensor};
 /// Class ids stay below this where the number of classes is not known.
 pub(super) const ANY_CLASS: usize = 1 << 16;
 
+/// Whole numbers that f16 can tell from their neighbours are below this: it has this one too, but also rounds the next one to it.
+pub(super) const HALF_IDS: usize = 2048;
+
+/// What the outputs of a head have that could be objects, and is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// In how many rows a score that was read is not finite, and of how many boxes whose score passes the size or the angle is not.
+    pub not_finite: usize,
+    /// How many boxes would be candidates if their class ids were not beyond the classes.
+    pub beyond: usize,
+    /// The greatest of these ids.
+    pub greatest: u32,
+}
+
+impl std::ops::AddAssign for Lost {
+    fn add_assign(&mut self, other: Lost) {
+        self.not_finite += other.not_finite;
+        self.beyond += other.beyond;
+        self.greatest = self.greatest.max(other.greatest);
+    }
+}
+
 /// Rows of one pass over a head whose columns lie one after the other: their running maxima stay in the first cache, and a whole
 /// page of each column is read.
 const BLOCK: usize = 1024;
@@ -47,8 +69,8 @@ pub(super) struct Sink<'a> {
     /// Class ids are below this.
     pub classes: usize,
     pub out: &'a mut Vec<Candidate>,
-    /// Boxes whose score passes and whose size is not finite.
-    pub not_finite: usize,
+    /// Boxes whose score passes and whose size is not finite, or whose class id is beyond the classes.
+    pub lost: Lost,
 }
 
 impl Sink<'_> {
@@ -58,15 +80,25 @@ impl Sink<'_> {
             if bbox.is_valid() {
                 self.out.push(Candidate { bbox, score, class: class as u32, row: row as u32, angle: 0.0 });
             } else if !bbox.has_finite_size() {
-                self.not_finite += 1;
+                self.lost.not_finite += 1;
             }
         }
     }
 
-    /// For heads that name their classes. Ids are whole numbers, in f16 up to 2048; a fraction is cut off.
+    /// For heads that name their classes. Ids are whole numbers, and a fraction is cut off. Those below 0 are padding.
     fn push_id(&mut self, row: usize, bbox: BBox, score: f32, id: f32) {
         if id >= 0.0 && id < self.classes as f32 {
             self.push(row, bbox, score, id as usize);
+        } else if id >= 0.0 && id.is_finite() {
+            self.count_beyond(bbox, score, id as u32);
+        }
+    }
+
+    /// Counts what would be a candidate if there were such a class.
+    #[cold]
+    fn count_beyond(&mut self, bbox: BBox, score: f32, id: u32) {
+        if score >= self.thresholds.of(id) && score.is_finite() && bbox.is_valid() {
+            self.lost += Lost { beyond: 1, greatest: id, ..Lost::default() };
         }
     }
 }

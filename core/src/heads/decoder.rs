@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::decode::{self, Sink};
+use super::decode::{self, Lost, Sink};
 use super::{
     Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, levels, parts, recognise,
 };
@@ -127,6 +127,8 @@ pub struct Decoder {
     outputs: SmallVec<[(usize, TensorDesc); 4]>,
     head: Head,
     classes: Option<usize>,
+    /// Class ids that a head names are below this.
+    class_limit: usize,
     doubt: Option<Vec<&'static HeadFormat>>,
     /// For the outputs of all strides as one.
     pool: Pool,
@@ -173,7 +175,8 @@ impl Decoder {
             );
         }
         let classes = found.classes.or(hints.classes);
-        Ok(Decoder { outputs, head, classes, doubt: found.doubt, pool: Pool::default() })
+        let class_limit = class_limit(&head, &outputs, classes.unwrap_or(decode::ANY_CLASS));
+        Ok(Decoder { outputs, head, classes, class_limit, doubt: found.doubt, pool: Pool::default() })
     }
 
     pub fn format(&self) -> &'static HeadFormat {
@@ -292,7 +295,8 @@ impl Decoder {
 
     /// The same. Returns in how many of the rows that were read a score is not finite (of heads whose logits are candidates each, how
     /// many logits are not), and adds the boxes left out whose score passes while their size or angle is not finite. A model whose
-    /// numbers overflow finds nothing, and does not say why.
+    /// numbers overflow finds nothing, and does not say why. Also returns how many boxes are left out whose score passes while their
+    /// class id is beyond the classes.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -301,10 +305,11 @@ impl Decoder {
         outputs: &[Tensor],
         thresholds: &Thresholds,
         out: &mut Vec<Candidate>,
-    ) -> Result<usize> {
+    ) -> Result<Lost> {
         let decode = |read: &[&Tensor]| {
-            let boxes = self.candidates(read, thresholds, out);
-            boxes + self.lost_scores(read, thresholds.least())
+            let mut lost = self.candidates(read, thresholds, out);
+            lost.not_finite += self.lost_scores(read, thresholds.least());
+            lost
         };
         self.read(outputs, decode).map(Option::unwrap_or_default)
     }
@@ -317,16 +322,17 @@ impl Decoder {
         }
     }
 
-    /// Returns how many are left out because their size or angle is not finite.
-    fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> usize {
+    /// Returns how many are left out because their size or angle is not finite, or for their class id.
+    fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Lost {
         let before = out.len();
-        let mut sink = Sink { thresholds, classes: self.class_limit(), out, not_finite: 0 };
+        let mut sink = Sink { thresholds, classes: self.class_limit(), out, lost: Lost::default() };
         match parts::has_parts(&self.head) {
             true => parts::rows(&self.head, read, &mut sink),
             false => decode::decode(&self.head, read, &mut sink),
         }
-        let not_finite = sink.not_finite;
-        not_finite + self.angles().map_or(0, |view| decode::turn(&view, read, out, before))
+        let mut lost = sink.lost;
+        lost.not_finite += self.angles().map_or(0, |view| decode::turn(&view, read, out, before));
+        lost
     }
 
     /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads whose boxes are no rows.
@@ -404,6 +410,21 @@ impl Decoder {
 
     /// Class ids that a head names are below this.
     pub(crate) fn class_limit(&self) -> usize {
-        self.classes.unwrap_or(decode::ANY_CLASS)
+        self.class_limit
     }
+
+    /// Whether this is a class, but its id is in f16, which has no number for each of them.
+    pub(crate) fn is_too_coarse_for(&self, id: u32) -> bool {
+        let id = id as usize;
+        id >= self.class_limit && id < self.classes.unwrap_or(decode::ANY_CLASS)
+    }
+}
+
+/// Ids of so many classes are below this. In f16 two of the greater ones may be the same number, and would have one name.
+fn class_limit(head: &Head, outputs: &[(usize, TensorDesc)], classes: usize) -> usize {
+    let view = head.view(|column| matches!(column, Column::ClassId { .. }));
+    let is_half = view.is_some_and(|view| outputs[view.output].1.dtype == DType::F16);
+    let first = usize::from(head.format.first_class());
+    // The last id may be HALF_IDS itself, if none comes after it.
+    if is_half && first + classes > decode::HALF_IDS + 1 { decode::HALF_IDS - first } else { classes }
 }

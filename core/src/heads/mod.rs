@@ -85,6 +85,7 @@ use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
 pub use background::BackgroundClass;
+pub use decode::Lost;
 pub(crate) use decode::{ID_COLUMNS, is_count, least_logit, number};
 pub(crate) use decoder::Head;
 pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};

@@ -4,6 +4,7 @@ mod any_model;
 mod darknet;
 mod faces;
 mod families;
+mod ids;
 mod recognised;
 
 use half::f16;
@@ -306,7 +307,7 @@ fn numbers_that_are_not_finite_are_counted() {
     const INF: f32 = f32::INFINITY;
     let count = |format, tensors: &[Tensor], least| {
         let decoder = Decoder::new(Some(format), &descs(tensors), &ModelHints { classes: Some(2), ..small() }).unwrap();
-        decoder.decode_counted(tensors, &Thresholds::uniform(least), &mut Vec::new()).unwrap()
+        decoder.decode_counted(tensors, &Thresholds::uniform(least), &mut Vec::new()).unwrap().not_finite
     };
     let dense = |scores: [f32; 2]| (5, [9.0, 9.0, 4.0, 4.0, scores[0], scores[1]]);
     for (scores, wanted) in [([0.5, 0.25], 0), ([NAN, 0.25], 1), ([NAN, INF], 1), ([0.0, -INF], 1)] {

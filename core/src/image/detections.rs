@@ -45,7 +45,7 @@ pub struct MaskEntry {
 
 const _: () = assert!(size_of::<MaskEntry>() == 32);
 
-/// The header before the detections: their count, and of how many rows the numbers were not finite.
+/// The header before the detections: their count, and what was lost.
 pub(crate) const HEADER: usize = 16;
 
 /// Bytes of detections: their count, then each detection.

@@ -23,7 +23,7 @@ use super::vectors::VectorReader;
 use super::{FoundText, Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{Decoder, Suppress, Task, Thresholds};
+use crate::heads::{Decoder, Lost, Suppress, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -70,8 +70,8 @@ pub struct Postprocessor {
     other_device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
     stream: Option<Arc<Stream>>,
-    /// Rows whose scores, or boxes that pass, were not finite, until they are asked for.
-    not_finite: usize,
+    /// What was left out, until it is asked for.
+    lost: Lost,
     /// A score above 1 that an object has had, until it is asked for.
     above_one: Option<f32>,
 }
@@ -145,7 +145,7 @@ impl Postprocessor {
             device: None,
             other_device: None,
             stream: None,
-            not_finite: 0,
+            lost: Lost::default(),
             above_one: None,
             options: options.clone(),
         };
@@ -304,7 +304,7 @@ impl Postprocessor {
             let pixel = Some(self.options.map_threshold).filter(|&threshold| threshold != 0.0).unwrap_or(USUAL_PIXEL);
             let PostprocessOptions { unclip_ratio: growth, use_dilation: dilates, .. } = self.options;
             let boxes = &mut self.instances.boxes;
-            self.not_finite +=
+            self.lost.not_finite +=
                 finder.find(output, &TextBoxRules { pixel, growth, dilates }, &self.thresholds, boxes)?;
             self.nms.run(Suppress::None, boxes);
             return self.map_to_frame(letterbox);
@@ -318,7 +318,7 @@ impl Postprocessor {
             None => {
                 self.instances.clear();
                 let boxes = &mut self.instances.boxes;
-                self.not_finite += self.decoder.decode_counted(tensors, &self.thresholds, boxes)?;
+                self.lost += self.decoder.decode_counted(tensors, &self.thresholds, boxes)?;
                 self.nms.run(self.decoder.format().suppress(), boxes);
                 if let (true, Some(keypoints)) = (self.decoder.has_cell_keypoints(), &mut self.instances.keypoints) {
                     self.decoder.cell_keypoints(tensors, boxes, &mut keypoints.values)?;
@@ -348,7 +348,7 @@ impl Postprocessor {
         tensors.wait()?;
         if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
             finder.find(outputs[0], letterbox, map)?;
-            self.not_finite += map.not_finite();
+            self.lost.not_finite += map.not_finite();
         }
         let score = self.score.as_ref().map(|reader| reader.read(&outputs));
         self.take_score(score);
@@ -372,7 +372,7 @@ impl Postprocessor {
     pub fn finish_map(&mut self) {
         if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
             finder.finish(map);
-            self.not_finite += map.not_finite();
+            self.lost.not_finite += map.not_finite();
         }
         let score = self.score.as_ref().map(ScoreReader::copied);
         self.take_score(score);
@@ -487,7 +487,7 @@ impl Postprocessor {
         self.instances.clear();
         if let Some(device) = &mut self.device {
             self.instances.boxes.extend_from_slice(device.detections()?);
-            self.not_finite += device.not_finite()?;
+            self.lost += device.lost()?;
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
@@ -543,7 +543,7 @@ impl Postprocessor {
 
     /// A warning where numbers that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
-        let count = std::mem::take(&mut self.not_finite);
+        let count = std::mem::take(&mut self.lost.not_finite);
         let file = self.model.path.display();
         let of = match (self.has_map() || self.score.is_some(), self.is_embedding()) {
             (true, _) => "values",

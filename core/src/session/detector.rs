@@ -131,6 +131,8 @@ pub struct Detector {
     has_told_of_scores: bool,
     /// The same of scores above 1.
     has_told_of_large_scores: bool,
+    /// The same of class ids that are not known.
+    has_told_of_ids: bool,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
     preprocessor: Option<(Source, Preprocessor)>,
@@ -203,6 +205,7 @@ impl Detector {
             is_finite: true,
             has_told_of_scores: false,
             has_told_of_large_scores: false,
+            has_told_of_ids: false,
             options,
             preprocessor: None,
             rows: None,
@@ -567,6 +570,11 @@ impl Detector {
         }
         if let Some(warning) = processor.above_one()
             && !std::mem::replace(&mut self.has_told_of_large_scores, true)
+        {
+            tell(&mut self.session.warnings, [warning]);
+        }
+        if let Some(warning) = processor.beyond_classes()
+            && !std::mem::replace(&mut self.has_told_of_ids, true)
         {
             tell(&mut self.session.warnings, [warning]);
         }

@@ -45,7 +45,7 @@ fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
 }
 
 /// Whole numbers as a tensor of some type.
-fn whole(name: &str, dims: &[i64], dtype: DType, values: &[f32]) -> Tensor {
+pub fn whole(name: &str, dims: &[i64], dtype: DType, values: &[f32]) -> Tensor {
     fn of<T: Element>(name: &str, dims: &[i64], values: &[f32], from: impl Fn(f32) -> T) -> Tensor {
         Tensor::from_slice(name, dims, &values.iter().map(|&v| from(v)).collect::<Vec<_>>())
     }

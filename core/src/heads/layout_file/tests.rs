@@ -33,7 +33,7 @@ fn decoded(head: &'static HeadFormat, tensors: &[Tensor], hints: &ModelHints) ->
     let decoder = Decoder::new(Some(head), &descs(tensors), hints).unwrap_or_else(|error| panic!("{head}: {error}"));
     let mut found = Vec::new();
     let lost = decoder.decode_counted(tensors, &Thresholds::uniform(0.05), &mut found).unwrap();
-    (found, lost)
+    (found, lost.not_finite)
 }
 
 /// Tensors like these with other numbers: of boxes and of scores, some of which pass.

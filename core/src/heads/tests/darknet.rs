@@ -49,7 +49,7 @@ fn found(head: &'static HeadFormat, tensors: &[Tensor]) -> Vec<Candidate> {
     let decoder = Decoder::new(Some(head), &descs(tensors), &at(32)).unwrap();
     assert_eq!((decoder.classes(), decoder.rows()), (Some(2), Some(10)));
     let mut out = Vec::new();
-    assert_eq!(decoder.decode_counted(tensors, &Thresholds::uniform(0.2), &mut out).unwrap(), 0);
+    assert_eq!(decoder.decode_counted(tensors, &Thresholds::uniform(0.2), &mut out).unwrap(), Lost::default());
     out
 }
 

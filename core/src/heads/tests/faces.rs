@@ -149,7 +149,7 @@ fn parts_of_a_score_that_are_not_finite_are_counted() {
         tensors[part] = f32s(&desc.name, &desc.dims, &vec![value; size]);
         let decoder = Decoder::new(None, &descs(&tensors), &small()).unwrap();
         let mut out = Vec::new();
-        let lost = decoder.decode_counted(&tensors, &Thresholds::uniform(0.1), &mut out).unwrap();
+        let lost = decoder.decode_counted(&tensors, &Thresholds::uniform(0.1), &mut out).unwrap().not_finite;
         assert!(out.iter().all(|found| found.score.is_finite() && found.bbox.is_valid()));
         (lost, out.len())
     };
@@ -213,7 +213,7 @@ fn a_row_is_read_from_the_least_objectness_on() {
             .map(|(name, count, value)| f32s(name, &[1, 1, count], &vec![value; count as usize]));
         let decoder = Decoder::new(Some(head), &descs(&tensors), &at(32)).unwrap();
         let mut out = Vec::new();
-        let lost = decoder.decode_counted(&tensors, &Thresholds::uniform(least), &mut out).unwrap();
+        let lost = decoder.decode_counted(&tensors, &Thresholds::uniform(least), &mut out).unwrap().not_finite;
         (out.first().map(|found| found.score), lost)
     };
     assert_eq!(found("objectness", 0.5, 0.75, 0.25), (Some(0.375), 0));

@@ -18,6 +18,37 @@ impl Postprocessor {
         of_head.into_iter().flatten().chain(unread)
     }
 
+    /// A warning where objects that were found since this was last asked for have no known class: they are left out.
+    pub fn beyond_classes(&mut self) -> Option<Error> {
+        let [count, id] = [self.lost.beyond, self.lost.greatest as usize];
+        (self.lost.beyond, self.lost.greatest) = (0, 0);
+        if count == 0 {
+            return None;
+        }
+        let file = self.model.path.display();
+        let are = if count == 1 { "object of a frame is" } else { "objects of a frame are" };
+        let what = format!("{file} finds class {id}, which is not known: {count} {are} left out");
+        let (kind, cause, remedy) = match self.decoder.classes() {
+            _ if self.decoder.is_too_coarse_for(id as u32) => (
+                ErrorKind::Model,
+                "its class ids are f16, which has no number for each of those from 2048 on".to_string(),
+                "Export the model with outputs in f32, or with class ids as integers",
+            ),
+            Some(classes) => (
+                ErrorKind::Settings,
+                format!("class ids count from 0, and there are {classes} labels"),
+                "Set label-file on trtnms (labels in gst-trt serve) to the file that belongs to the model, one line for each \
+                 class",
+            ),
+            None => (
+                ErrorKind::Settings,
+                format!("class ids stay below {}", self.decoder.class_limit()),
+                "Set layout on trtnms to what the model gives",
+            ),
+        };
+        Some(Error::new(kind, what).cause(cause).remedy(remedy))
+    }
+
     /// For labels of a head whose class 0 is the background.
     fn label_hint(&self) -> Option<Error> {
         const BACKGROUND: [&str; 5] = ["background", "__background__", "bg", "n/a", "none"];

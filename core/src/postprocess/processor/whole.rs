@@ -29,7 +29,7 @@ impl Postprocessor {
     /// The one class of a picture with that score, where it reaches the threshold.
     fn class_of_score(&mut self, score: f32) -> Option<RankedClass> {
         if !score.is_finite() {
-            self.not_finite += 1;
+            self.lost.not_finite += 1;
             return None;
         }
         let score = self.score.as_ref().map_or(score, |reader| reader.normalised(score));
@@ -72,7 +72,7 @@ impl Postprocessor {
                 classifier.find(&outputs, &selection, found);
             }
         }
-        self.not_finite += classifier.take_not_finite();
+        self.lost.not_finite += classifier.take_not_finite();
         Ok(())
     }
 
@@ -115,13 +115,13 @@ impl Postprocessor {
         let stream = self.stream_of(pictures, &outputs)?;
         let Some(reader) = &mut self.vectors else { return Ok(()) };
         if let Some(stream) = stream {
-            self.not_finite += reader.read_on(&stream, &outputs, found)?;
+            self.lost.not_finite += reader.read_on(&stream, &outputs, found)?;
             return Ok(());
         }
         for (tensors, output) in pictures.iter().zip(outputs) {
             tensors.wait()?;
             let (vector, is_finite) = reader.read(output);
-            self.not_finite += usize::from(!is_finite);
+            self.lost.not_finite += usize::from(!is_finite);
             found.push(vector);
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Postprocessor {
             let output = self.decoder.pick(tensors)?[0];
             tensors.wait()?;
             let (text, is_finite) = reader.read(output, self.options.class_scores, self.options.beam_width)?;
-            self.not_finite += usize::from(!is_finite);
+            self.lost.not_finite += usize::from(!is_finite);
             let passes = text.confidence >= self.options.score_threshold;
             found.push(if passes { text } else { FoundText::default() });
         }

@@ -18,7 +18,7 @@ use crate::cuda::graph::{KernelNode, LaunchList};
 use crate::cuda::kernels::{DECODE, NMS, ROTATED};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{
-    Column, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count, least_logit,
+    Column, DecodeKernel, Decoder, ID_COLUMNS, Lost, Suppress, TensorView, Thresholds, is_count, least_logit,
 };
 use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
@@ -384,14 +384,14 @@ impl DeviceDecoder {
         Ok(detections)
     }
 
-    /// In how many rows of the last frame a number was not finite, as [`Decoder::decode_counted`] counts them. Waits too.
+    /// What of the last frame is left out, as [`Decoder::decode_counted`] counts it. Waits too.
     ///
     /// # Errors
     /// As [`DeviceDecoder::detections`].
-    pub fn not_finite(&mut self) -> Result<usize> {
+    pub fn lost(&mut self) -> Result<Lost> {
         self.finish()?;
-        let count: u32 = bytemuck::pod_read_unaligned(&self.results.host()[4..8]);
-        Ok(count as usize)
+        let [not_finite, beyond, greatest]: [u32; 3] = bytemuck::pod_read_unaligned(&self.results.host()[4..HEADER]);
+        Ok(Lost { not_finite: not_finite as usize, beyond: beyond as usize, greatest })
     }
 
     fn kept(&self) -> &[Candidate] {
@@ -509,9 +509,9 @@ impl Kernel {
     }
 }
 
-/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done; numbers that are not
-/// finite of even frames, and of odd ones.
-const COUNTERS: Range<usize> = 0..24;
+/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done. Then, of even frames and of odd
+/// ones each: numbers that are not finite, boxes whose class ids are beyond the classes, and the greatest of these ids.
+const COUNTERS: Range<usize> = 0..40;
 
 /// Boxes that have a row of the bit matrix where at most `limit` are kept: whole steps of them. A row holds what repeats its box, and
 /// serves only if the box is kept. Nearly all kept boxes are among the best ones; what repeats another one is found without a row,

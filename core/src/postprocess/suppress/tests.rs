@@ -11,8 +11,8 @@ use libloading::Library;
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, needs_general};
 use super::{Nms, join::JoinParams, join::JoinPlan};
 use crate::heads::{
-    BoxEncoding, Column, DecodeKernel, Decoder, Dim, HeadFormat, ID_COLUMNS, ModelHints, OutputSpec, Thresholds,
-    least_logit,
+    BoxEncoding, Column, DecodeKernel, Decoder, Dim, HeadFormat, ID_COLUMNS, Lost, ModelHints, OutputSpec, Thresholds,
+    is_count, least_logit, mmdeploy,
 };
 use crate::image::Candidate;
 use crate::image::detections::found_bytes;
@@ -80,14 +80,14 @@ fn place<T>(of: &mut [T]) -> u64 {
 #[derive(Debug, Default)]
 struct Found {
     candidates: Vec<Candidate>,
-    not_finite: usize,
+    lost: Lost,
     /// Of the candidates that are kept.
     points: Vec<f32>,
 }
 
 fn reference(decoder: &Decoder, tensors: &[Tensor], thresholds: &Thresholds, kept: &mut Vec<Candidate>) -> Found {
     let mut found = Found::default();
-    found.not_finite = decoder.decode_counted(tensors, thresholds, &mut found.candidates).unwrap();
+    found.lost = decoder.decode_counted(tensors, thresholds, &mut found.candidates).unwrap();
     kept.clone_from(&found.candidates);
     Nms::new(0.5, 50, false).run(decoder.format().suppress(), kept);
     if decoder.has_cell_keypoints() {
@@ -116,7 +116,12 @@ fn by_kernels(
         (0..data.len()).for_each(|part| unsafe { kernels.run::<JoinParams>("join", &plan.params, 256, part) });
         data = plan.joined;
     }
-    let views = [head.view(ID_COLUMNS[0]), head.view(Column::are_scores), head.view(Column::is_objectness), None];
+    let are_ids = decoder.format().kernel() == DecodeKernel::Ids;
+    let [corners, scores, ids] = ID_COLUMNS.map(|is_it| head.view(is_it));
+    let views = match are_ids {
+        true => [corners, scores, ids, head.view(is_count)],
+        false => [corners, head.view(Column::are_scores), head.view(Column::is_objectness), None],
+    };
     let (rows, all) = (head.rows, head.candidates());
     let (mut keys, mut boxes, mut classes) = (vec![0u64; all], vec![[0f32; 4]; all], vec![0u32; all]);
     let to = CandidateArrays { keys: place(&mut keys), boxes: place(&mut boxes), classes: place(&mut classes) };
@@ -129,7 +134,7 @@ fn by_kernels(
         .iter_mut()
         .zip(views)
         .for_each(|(source, view)| view.iter().for_each(|view| fill(source, view.output)));
-    let mut count = [0u32; 8];
+    let mut count = [0u32; 10];
     params.count = place(&mut count);
     params.per_class = address(thresholds.per_class());
     params.listed = thresholds.per_class().len() as u32;
@@ -138,7 +143,10 @@ fn by_kernels(
     let scores = decoder.dtypes().nth(views[1].unwrap().output);
     let general = if needs_general(decoder.format()) { "general_" } else { "" };
     let kernel = if decoder.format().kernel() == DecodeKernel::Logits { "logits" } else { "rows" };
-    let name = format!("decode_{kernel}_{general}{}", if scores == Some(DType::F16) { "f16" } else { "f32" });
+    let name = match are_ids {
+        true => "decode_ids".to_string(),
+        false => format!("decode_{kernel}_{general}{}", if scores == Some(DType::F16) { "f16" } else { "f32" }),
+    };
     // SAFETY: all of it is there.
     unsafe { kernels.run(&name, &params, all, 0) };
     let candidate = |at: usize| {
@@ -150,7 +158,7 @@ fn by_kernels(
     };
     let mut found = Found {
         candidates: (0..count[0] as usize).map(candidate).collect(),
-        not_finite: count[4] as usize,
+        lost: Lost { not_finite: count[4] as usize, beyond: count[6] as usize, greatest: count[8] },
         points: Vec::new(),
     };
     found.candidates.sort_by_key(|candidate| (candidate.row, candidate.class));
@@ -333,14 +341,78 @@ fn arithmetic_of_kernels_is_that_of_the_host() {
                         "{have:?} {wanted:?} {format} {even} {odd}"
                     );
                 }
-                assert_eq!(have.not_finite, wanted.not_finite, "{format} {even} {odd}");
+                assert_eq!(have.lost, wanted.lost, "{format} {even} {odd}");
                 assert!(is_same(&have.points, &wanted.points), "{format} {even} {odd}");
                 left += wanted.candidates.len();
                 points += wanted.points.len();
-                lost += wanted.not_finite;
+                lost += wanted.lost.not_finite;
             }
         }
         assert!(left > 100 && lost > 10, "{format}: {left} candidates, {lost} lost");
         assert_eq!(points > 0, format.sizes.keypoints.is_some(), "{format}: {points} numbers of points");
     }
+}
+
+/// Class ids of any number, as floats and as integers.
+#[test]
+fn ids_of_kernels_are_those_of_the_host() {
+    let Some(kernels) = Kernels::compile("ids_of_kernels_are_those_of_the_host") else { return };
+    let ids = [
+        f32::NEG_INFINITY,
+        f32::MIN,
+        -2147483648.0,
+        -1.0,
+        -0.5,
+        -0.0,
+        0.0,
+        0.9,
+        1.0,
+        2.0,
+        2.9,
+        3.0,
+        79.0,
+        80.0,
+        255.0,
+        256.0,
+        2047.0,
+        2048.0,
+        2050.0,
+        65_504.0,
+        65_535.0,
+        65_536.0,
+        16_777_216.0,
+        4_294_967_296.0,
+        1e30,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+    let rows = ids.len() as i64;
+    let boxes: Vec<f32> = (0..ids.len()).flat_map(|row| [row as f32, 4.0, row as f32 + 8.0, 9.0, 0.5]).collect();
+    let labels = [
+        Tensor::from_slice("labels", &[1, rows], &ids),
+        Tensor::from_slice("labels", &[1, rows], &ids.map(f16::from_f32)),
+        Tensor::from_slice("labels", &[1, rows], &ids.map(|id| id as u8)),
+        Tensor::from_slice("labels", &[1, rows], &ids.map(|id| id as i32)),
+        Tensor::from_slice("labels", &[1, rows], &ids.map(|id| id as i64)),
+    ];
+    let (mut left, mut lost) = (0, Lost::default());
+    for labels in labels {
+        let tensors = [Tensor::from_slice("dets", &[1, rows, 5], &boxes), labels];
+        let descs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+        for classes in [None, Some(1), Some(3), Some(80), Some(2049), Some(2050), Some(65_536)] {
+            let hints = ModelHints { input: Some((SQUARE, SQUARE)), classes, ..ModelHints::default() };
+            let decoder = Decoder::new(Some(&mmdeploy::HEAD), &descs, &hints).unwrap();
+            // The second list is longer than the classes.
+            for thresholds in [Thresholds::uniform(0.3), Thresholds::new(vec![0.6, 0.1, 0.1, 0.1], 0.6)] {
+                let wanted = reference(&decoder, &tensors, &thresholds, &mut Vec::new());
+                let have = by_kernels(&kernels, &decoder, &tensors, &thresholds, &[]);
+                let about = format!("{}, {classes:?}, {thresholds:?}", descs[1]);
+                assert_eq!((have.candidates, have.lost), (wanted.candidates.clone(), wanted.lost), "{about}");
+                left += wanted.candidates.len();
+                lost += wanted.lost;
+            }
+        }
+    }
+    assert!(left > 100 && lost.not_finite > 20 && lost.beyond > 100, "{left} {lost:?}");
 }
