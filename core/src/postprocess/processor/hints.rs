@@ -36,7 +36,10 @@ impl Postprocessor {
             ),
             Some(classes) => (
                 ErrorKind::Settings,
-                format!("class ids count from 0, and there are {classes} labels"),
+                match classes {
+                    1 => "class ids count from 0, and there is 1 label".to_string(),
+                    _ => format!("class ids count from 0, and there are {classes} labels"),
+                },
                 "Set label-file on trtnms (labels in gst-trt serve) to the file that belongs to the model, one line for each \
                  class",
             ),

@@ -360,7 +360,7 @@ fn ids_of_kernels_are_those_of_the_host() {
     let ids = [
         f32::NEG_INFINITY,
         f32::MIN,
-        -2147483648.0,
+        -2_147_483_648.0,
         -1.0,
         -0.5,
         -0.0,
