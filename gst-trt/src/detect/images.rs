@@ -202,7 +202,8 @@ impl ImageRun<'_> {
             if self.setup.frames.is_some_and(|limit| good >= limit) {
                 continue;
             }
-            let sample = match still::decode(file, &formats, &self.setup.threads, &self.setup.signals) {
+            let Setup { timeout, threads, signals, .. } = self.setup;
+            let sample = match still::decode(file, &formats, Some(*timeout), threads, signals) {
                 Err(_) if self.setup.signals.signal().is_some() => break,
                 Ok(sample) => sample,
                 Err(failure) => {

@@ -14,14 +14,21 @@ use crate::running::RunningPipeline;
 use crate::signals::Signals;
 use crate::threads::Threads;
 
-/// No image takes so long to read.
+/// No file takes so long to read.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often a picture that does not come is looked after.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The picture in a file, upright, in a format that trtpreprocess takes.
-pub fn decode(file: &Path, formats: &gst::Caps, threads: &Threads, signals: &Signals) -> Result<gst::Sample, Failure> {
+/// The picture in a file, upright, in a format that trtpreprocess takes. A pipe is given up after `pipe_limit`, which users set by
+/// --timeout; zero is never. Without one it is given up as a file is.
+pub fn decode(
+    file: &Path,
+    formats: &gst::Caps,
+    pipe_limit: Option<Duration>,
+    threads: &Threads,
+    signals: &Signals,
+) -> Result<gst::Sample, Failure> {
     let address = VideoAddress::File(file.into());
     address.check()?;
     let pipeline = gst::Pipeline::new();
@@ -31,7 +38,8 @@ pub fn decode(file: &Path, formats: &gst::Caps, threads: &Threads, signals: &Sig
     let input = out.static_pad("sink").expect("an always pad");
     address.connect(&pipeline, input.clone(), &ReadOptions::default())?;
     let running = RunningPipeline::new(pipeline, threads, address.shown());
-    let sample = picture(&running, &address, &out, &input, signals);
+    let pipe_limit = pipe_limit.filter(|_| address.may_be_silent());
+    let sample = picture(&running, &address, (&out, &input), pipe_limit, signals);
     running.stop_in_time(); // one that does not is named at the end
     sample
 }
@@ -44,7 +52,7 @@ pub fn see<T>(
     see: impl FnOnce(&Frame) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let rgb = gst_video::VideoCapsBuilder::new().format(gst_video::VideoFormat::Rgb).build();
-    let sample = decode(file, &rgb, threads, signals)?;
+    let sample = decode(file, &rgb, None, threads, signals)?;
     let unreadable = || Failure::from(format!("Cannot read {}: its pixels cannot be had.", file.display()));
     let info = sample.caps().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok()).ok_or_else(unreadable)?;
     let buffer = sample.buffer().ok_or_else(unreadable)?;
@@ -58,8 +66,8 @@ pub fn see<T>(
 fn picture(
     running: &RunningPipeline,
     address: &VideoAddress,
-    out: &gst_app::AppSink,
-    input: &gst::Pad,
+    (out, input): (&gst_app::AppSink, &gst::Pad),
+    pipe_limit: Option<Duration>,
     signals: &Signals,
 ) -> Result<gst::Sample, Failure> {
     let RunningPipeline { pipeline, .. } = running;
@@ -90,8 +98,16 @@ fn picture(
         if started.is_some() && out.is_eos() {
             return Err(what("there is no picture in it"));
         }
-        if begun.elapsed() > TIMEOUT {
-            return Err(what(&format!("no picture came of it within {} s", TIMEOUT.as_secs())));
+        match pipe_limit {
+            Some(limit) if !limit.is_zero() && begun.elapsed() > limit => {
+                let seconds = limit.as_secs_f64();
+                let why = format!("no frame came for {seconds} s. Check what sends it; --timeout gives it more time");
+                return Err(what(&why));
+            }
+            None if begun.elapsed() > TIMEOUT => {
+                return Err(what(&format!("no picture came of it within {} s", TIMEOUT.as_secs())));
+            }
+            _ => {}
         }
     }
 }

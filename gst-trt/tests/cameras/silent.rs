@@ -47,6 +47,16 @@ fn sources_that_send_nothing_are_rows_with_an_error() {
     assert_eq!(rows_of(&table, "sample.mp4"), (2, vec![]));
 }
 
+/// Files have a limit of their own, which is none of a pipe.
+#[test]
+fn a_pipe_with_the_name_of_a_picture_is_given_up_at_its_time() {
+    let folder = scratch("silent-picture");
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.jpg")).status().unwrap().success());
+    let args = ["detect", "pipe.jpg", "--model", &shapes(), "--backend", "cpu", "--no-video", "--timeout", "0.5"];
+    let says = "Cannot read pipe.jpg: no frame came for 0.5 s. Check what sends it; --timeout gives it more time.";
+    expect_failure(&run(&folder, &args), &args, &[says]);
+}
+
 /// What it has sent until then is kept.
 #[test]
 fn a_camera_that_falls_silent_keeps_its_frames() {
