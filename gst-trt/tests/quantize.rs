@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::onnx::{F32, Graph};
+use common::npy::save_floats;
+use common::onnx::{F32, Graph, int, ints};
 use common::terminal::signal;
 use common::wait::{LIMIT, wait_until};
 use common::{command, expect_failure, files, path, picture, quantizer, run, scratch, shapes, succeed, text};
@@ -121,6 +122,76 @@ fn a_copy_that_costs_too_much_is_not_written() {
     // Whoever wants it has it.
     succeed(&folder, &args);
     assert_eq!(files(&folder), ["copy.onnx", "photos", "python3", "spoiled.onnx"]);
+}
+
+/// A model of pictures of 16x16 and of words, with layers in between that can be quantized.
+fn with_words(file: &Path) -> String {
+    let weight = |count: usize| (0..count).flat_map(|at| ((at % 7) as f32 * 0.1 - 0.2).to_le_bytes()).collect();
+    let conv = |pads: i64, side: i64| vec![ints("pads", &[pads; 4]), ints("kernel_shape", &[side; 2])];
+    Graph::new()
+        .input("images", F32, &["1", "3", "16", "16"])
+        .input("words", F32, &["1", "count", "4"])
+        .weight("first", F32, &[4, 3, 3, 3], weight(108))
+        .weight("middle", F32, &[4, 4, 3, 3], weight(144))
+        .weight("last", F32, &[4, 4, 1, 1], weight(16))
+        .node("Conv", &["images", "first"], &["seen"], conv(1, 3))
+        .node("Relu", &["seen"], &["bright"], vec![])
+        .node("Conv", &["bright", "middle"], &["sharp"], conv(1, 3))
+        .node("Relu", &["sharp"], &["clear"], vec![])
+        .node("Conv", &["clear", "last"], &["known"], conv(0, 1))
+        .node("ReduceMean", &["known"], &["mean"], vec![ints("axes", &[2, 3]), int("keepdims", 0)])
+        .node("ReduceMean", &["words"], &["word"], vec![ints("axes", &[1]), int("keepdims", 0)])
+        .node("Add", &["mean", "word"], &["vector"], vec![])
+        .output("vector", F32, &["1", "4"])
+        .save(file)
+}
+
+/// The quantizer gets them as the model takes them, and the comparison has them, too.
+#[test]
+fn inputs_besides_the_picture_have_values_of_files() {
+    let folder = scratch("quantize-values");
+    picture(&folder.join("1.jpg"), 64, 64);
+    let model = with_words(&folder.join("words.onnx"));
+    save_floats(&folder.join("words.npy"), &[2, 4], &[0.5; 8]);
+    let script = format!(
+        "#!/usr/bin/python3\nimport json, shutil, sys\nsettings = json.loads(sys.argv[-1])\n\
+         shutil.copy({model:?}, settings['output'])\n\
+         sizes = [[each['name'], each['type'], each['shape'], len(open(each['file'], 'rb').read())] for each in settings['others']]\n\
+         open('sizes.json', 'w').write(json.dumps(sizes))\nprint(json.dumps({{'quantized': 1, 'products': 3}}))\n"
+    );
+    let python = program(&folder, "python3", &script);
+    let args = ["quantize", "words.onnx", "1.jpg", "--output", "copy.onnx", "--python", &python];
+    let says = ["an input whose content is not known, words f32 1x?x4", "input-values=words=words.npy"];
+    expect_failure(&run(&folder, &args), &args, &says);
+    let with = |infer| [&args[..], &["--infer", infer]].concat();
+    for (infer, says) in [
+        ("threads=2", "threads has no effect in gst-trt quantize, which runs the model on the CPU"),
+        ("input-values=word=words.npy", "it has no such input; did you mean “words”?"),
+        ("input-values=words=none.npy", "There is no file none.npy for the input words"),
+    ] {
+        expect_failure(&run(&folder, &with(infer)), &with(infer), &[says]);
+    }
+    assert!(!folder.join("sizes.json").exists(), "that is said before the quantizer runs");
+    succeed(&folder, &with("input-values=words=words.npy"));
+    let sizes: Value = serde_json::from_slice(&std::fs::read(folder.join("sizes.json")).unwrap()).unwrap();
+    assert_eq!(sizes, json!([["words", "f32", [1, 2, 4], 32]]));
+    assert_eq!(files(&folder), ["1.jpg", "copy.onnx", "python3", "sizes.json", "words.npy", "words.onnx"]);
+}
+
+#[test]
+fn a_copy_of_a_model_with_other_inputs_is_made() {
+    let Some(python) = python() else { return };
+    let folder = scratch("quantize-words");
+    picture(&folder.join("1.jpg"), 64, 64);
+    with_words(&folder.join("words.onnx"));
+    save_floats(&folder.join("words.npy"), &[1, 4], &[0.5; 4]);
+    let python = python.display().to_string();
+    for device in ["cpu", "gpu"] {
+        let args = ["quantize", "words.onnx", "1.jpg", "--python", &python, "--device", device, "--json"];
+        let more = ["--infer", "input-values=words=words.npy", "--max-loss", "100", "--output", "copy.onnx"];
+        let found = json_of(&succeed(&folder, &[&args[..], &more].concat()));
+        assert_eq!((&found["quantized"], &found["products"]), (&json!(1), &json!(3)), "{device}: {found}");
+    }
 }
 
 /// A script that is to be run in the place of Python.

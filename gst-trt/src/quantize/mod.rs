@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::chain::start_gstreamer;
 use crate::failure::{Failure, Status};
-use crate::model_options::{check_file, parse_size, session_options};
+use crate::model_options::{HeededOptions, check_file, parse_size};
 use crate::output::{cannot_make_folder, cannot_write, replaceable};
 use crate::progress::Display;
 use crate::signals::Signals;
@@ -76,6 +76,9 @@ pub struct QuantizeArgs {
     /// Width and height of the model's input, where the file leaves them open
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
     input_size: Option<(u32, u32)>,
+    /// What goes into inputs besides the picture, as a property of trtinfer: "input-values=txt_feats=words.npy"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    infer: String,
     /// The Python that has ONNX Runtime
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
@@ -83,6 +86,12 @@ pub struct QuantizeArgs {
     #[arg(long)]
     json: bool,
 }
+
+const HEEDED: HeededOptions = HeededOptions {
+    subcommand: "quantize",
+    which: "runs the model on the CPU, and takes the size and the values of its inputs alone",
+    heeds: |name| ["input-size", "input-values"].contains(&name),
+};
 
 pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     check(args)?;
@@ -95,7 +104,7 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     if let Some(path) = args.pictures.iter().chain([&args.model]).find(|path| is_output(path)) {
         return Err(format!("{} would be overwritten; choose another name with --output.", path.display()).into());
     }
-    let original = request(&args.model, args.input_size)?;
+    let original = request(&args.model, args)?;
     if original.spec.desc.dtype != DType::F32 {
         return Err(format!(
             "{} takes {} pictures. Give a model in 32-bit floats.",
@@ -124,15 +133,17 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     };
     let count = inputs.letterboxes.len();
     let copy_file = folder.0.join("copy.onnx");
+    let others = other_inputs(&original, &folder)?;
     let settings = json!({
         "model": model, "output": copy_file, "folder": folder.0, "pictures": folder.inputs(),
-        "input": original.spec.desc.name, "shape": original.spec.desc.dims.to_vec(), "format": args.format, "device": device,
+        "input": original.spec.desc.name, "shape": original.spec.desc.dims.to_vec(), "others": others,
+        "format": args.format, "device": device,
         "calibration": args.calibration, "percentile": args.percentile.unwrap_or(PERCENTILE),
     });
     let task = display.task("quantizing");
     let Some(made) = run_script(&args.python, &settings, &signals)? else { return Ok(stopped(&signals)) };
     drop(task);
-    let copy = request(&copy_file, args.input_size)?;
+    let copy = request(&copy_file, args)?;
     let mut task = display.task("comparing");
     task.show(None, || format!("{count} pictures"));
     let loading = LoadContext { report: &|_| {}, cancelled: signals.flag(), slots: None, contexts: 1 };
@@ -217,10 +228,24 @@ fn default_output(model: &Path, format: &str) -> PathBuf {
 }
 
 /// Of a CPU: what the copy costs does not depend on the machine then.
-fn request(model: &Path, size: Option<(u32, u32)>) -> Result<LoadRequest, Failure> {
-    let (options, _) = session_options(&["backend=cpu".into()], &[])?;
+fn request(model: &Path, args: &QuantizeArgs) -> Result<LoadRequest, Failure> {
+    let size = args.input_size.map(|(width, height)| format!("input-size={width}x{height}"));
+    let own: Vec<String> = ["backend=cpu".to_string()].into_iter().chain(size).collect();
+    let options = HEEDED.read(&own, &args.infer)?;
     let no_gpu = || unreachable!("a backend on the CPU was asked for");
-    Ok(LoadRequest::new(model, options.backend, size, 1, options.options, no_gpu)?)
+    Ok(LoadRequest::new(model, options.backend, options.input_size, 1, options.options, no_gpu)?)
+}
+
+/// What goes into the inputs besides the picture, each in a file: the quantizer runs the model, too.
+fn other_inputs(original: &LoadRequest, folder: &WorkFolder) -> Result<Vec<Value>, Failure> {
+    let tensors = original.model().side_inputs(&original.spec, original.batch, original.values())?;
+    let written = |(number, tensor): (usize, &Tensor)| -> Result<Value, Failure> {
+        let (desc, path) = (tensor.desc(), folder.0.join(format!("input-{number}")));
+        let write = fs::write(&path, tensor.bytes().unwrap_or_default());
+        write.map_err(|error| cannot_write(path.display(), &error))?;
+        Ok(json!({ "name": desc.name, "type": desc.dtype.name(), "shape": desc.dims.to_vec(), "file": path }))
+    };
+    tensors.iter().flatten().enumerate().map(written).collect()
 }
 
 /// Where the work is, next to the result, so that a rename moves it; removed at the end.

@@ -21,6 +21,8 @@ except ImportError as error:
     sys.exit(0)
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+# As numbers of tensors are called here, and by NumPy.
+TYPES = {"f32": "float32", "f16": "float16", "u8": "uint8", "i8": "int8", "i32": "int32", "i64": "int64", "bool": "bool"}
 # What moves values and does not change them.
 MOVES = ("Concat", "MaxPool", "Resize", "Slice", "Split")
 METHODS = {
@@ -31,10 +33,10 @@ METHODS = {
 
 
 class Pictures(CalibrationDataReader):
-    """The inputs of the model that gst-trt made of the pictures, one at a time."""
+    """The inputs of the model that gst-trt made of the pictures, one at a time, each with the same values for the other inputs."""
 
-    def __init__(self, name, values):
-        self.name, self.values = name, values
+    def __init__(self, name, values, others):
+        self.name, self.values, self.others = name, values, others
         self.set_range(0, len(values))
 
     def __len__(self):
@@ -45,7 +47,7 @@ class Pictures(CalibrationDataReader):
 
     def get_next(self):
         at = next(self.left, None)
-        return None if at is None else {self.name: np.ascontiguousarray(self.values[at])}
+        return None if at is None else {self.name: np.ascontiguousarray(self.values[at]), **self.others}
 
 
 def kept_nodes(graph):
@@ -176,6 +178,11 @@ def quantize_for_tensorrt(prepared, settings, pictures, kept):
     return kept
 
 
+def other_inputs(settings):
+    """What goes into the inputs other than the picture, by their names."""
+    return {each["name"]: np.fromfile(each["file"], TYPES[each["type"]]).reshape(each["shape"]) for each in settings["others"]}
+
+
 def quantize(settings):
     original = onnx.load(settings["model"], load_external_data=False)
     values = np.memmap(settings["pictures"], np.float32, "r").reshape(-1, *settings["shape"])
@@ -193,7 +200,7 @@ def quantize(settings):
         products = [node.name for node in model.graph.node if node.op_type in PRODUCTS]
         if not set(products) - set(kept):
             return {"error": "the model has no layers with weights between its first and its last"}
-        pictures = Pictures(settings["input"], values)
+        pictures = Pictures(settings["input"], values, other_inputs(settings))
         if settings["device"] == "gpu" and not is_float:
             kept = quantize_for_tensorrt(prepared, settings, pictures, kept)
         else:

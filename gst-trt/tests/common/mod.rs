@@ -15,6 +15,8 @@ pub mod jpeg;
 #[path = "../../../core/tests/common/kserve_server.rs"]
 pub mod kserve_server;
 pub mod models;
+#[path = "../../../core/tests/common/npy.rs"]
+pub mod npy;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 #[path = "../../../core/tests/common/port.rs"]
