@@ -164,9 +164,26 @@ pub fn all(models: &[ModelConfig]) -> Vec<GalleryStatus> {
     models.iter().filter_map(status).collect()
 }
 
-/// Adds a vector to the file of a gallery. Its sources take that over within a second.
-pub fn enrol(models: &[ModelConfig], gallery: &str, entry: &GalleryEntry) -> Result<EnrolledVector, Refused> {
+/// Refuses a vector that the model cannot have made, as the first one of a gallery: it would say how many numbers all others have, and
+/// vectors of the model would be refused.
+fn check_first(path: &Path, model: &str, length: Option<usize>, entry: &GalleryEntry) -> Result<(), Refused> {
+    let other = length.filter(|&length| length != entry.vector.len());
+    let Some(length) = other.filter(|_| matches!(contents(path), (_, 0, None))) else { return Ok(()) };
+    let (name, numbers) = (&entry.name, entry.vector.len());
+    let what = format!("The vector of “{name}” has {numbers} numbers, and the model “{model}” gives {length}");
+    Err(Refused::Invalid(format!("{what}. Send one that this model has made.")))
+}
+
+/// Adds a vector to the file of a gallery. Its sources take that over within a second. `length` are the numbers of a vector of the
+/// model, where that is known.
+pub fn enrol(
+    models: &[ModelConfig],
+    gallery: &str,
+    length: Option<usize>,
+    entry: &GalleryEntry,
+) -> Result<EnrolledVector, Refused> {
     let path = path_of(models, gallery)?;
+    check_first(path, gallery, length, entry)?;
     let all = change(path, |_| true, slice::from_ref(entry))?.gallery;
     let warning = file::shared_vector_of(path, &all, |name| name == entry.name).map(|warning| warning.message());
     Ok(EnrolledVector { name: entry.name.clone(), vectors: all.len(), warning })
@@ -212,6 +229,26 @@ mod tests {
         // A folder in the place of the new file.
         fs::create_dir(&new).unwrap();
         assert!(matches!(change(&path, |_| true, &[entry("Eve")]), Err(Refused::Failed(_))));
+    }
+
+    /// Else no vector of the model could be added any more.
+    #[test]
+    fn the_first_vector_has_the_length_of_those_of_the_model() {
+        let path = crate::scratch::scratch("galleries-first").join("g.jsonl");
+        fs::write(&path, "").unwrap();
+        let entry = GalleryEntry::new("Ada", &[1.0, 0.0]).unwrap();
+        let refused = check_first(&path, "faces", Some(3), &entry).err();
+        let says =
+            "The vector of “Ada” has 2 numbers, and the model “faces” gives 3. Send one that this model has made.";
+        assert!(matches!(&refused, Some(Refused::Invalid(text)) if text == says), "{refused:?}");
+        for length in [None, Some(2)] {
+            assert!(check_first(&path, "faces", length, &entry).is_ok(), "{length:?}");
+        }
+        // The file has others, and tells of what does not fit them.
+        file::change(&path, |_| true, slice::from_ref(&entry)).unwrap();
+        assert!(check_first(&path, "faces", Some(3), &entry).is_ok());
+        fs::remove_file(&path).unwrap();
+        assert!(check_first(&path, "faces", Some(3), &entry).is_ok(), "what reads it tells that it is gone");
     }
 
     /// It is woken when the last one has ended, and waits for nothing where none runs.

@@ -61,6 +61,8 @@ struct ModelState {
     progress: Option<f64>,
     /// What is wrong, and with which file.
     error: Option<(PathBuf, String)>,
+    /// Numbers of a vector of the file whose description was read last.
+    vector_length: Option<(PathBuf, usize)>,
     /// Called once the model's own element was started; `None` since then.
     waiting: Option<Vec<Wake>>,
     /// What an element said last.
@@ -301,6 +303,7 @@ impl Model {
             is_verified: None,
             progress: None,
             error: None,
+            vector_length: None,
             waiting: Some(Vec::new()),
             told: None,
             warned: BTreeSet::new(),

@@ -415,7 +415,8 @@ impl Control for Service {
     }
 
     fn enrol(&self, gallery: &str, entry: &GalleryEntry) -> Result<EnrolledVector, Refused> {
-        galleries::enrol(&self.model_configs(), gallery, entry)
+        let length = self.lock().model(gallery).ok().and_then(|model| model.vector_length());
+        galleries::enrol(&self.model_configs(), gallery, length, entry)
     }
 
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {

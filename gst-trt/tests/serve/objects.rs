@@ -164,6 +164,13 @@ fn names_of_a_gallery_are_given_and_forgotten() {
     wait_for(&service, "one", |_, names| names == ["Eve"]);
     let (_, added) = add("/galleries/looks/Tom", TOKEN, "[2, 2, 2]");
     assert!(added.contains("“Eve” and “Tom” have the same vector"), "{added}");
+    // Nobody is left who says how many numbers vectors have, but the model does.
+    for name in ["Bob", "Eve", "Tom"] {
+        assert_eq!(ask(&address, "DELETE", &format!("/galleries/looks/{name}"), TOKEN, "").0, 204);
+    }
+    let refused = add("/galleries/looks/Eve", TOKEN, "[1, 1]");
+    assert!(refused.0 == 400 && refused.1.contains("has 2 numbers, and the model “looks” gives 3"), "{refused:?}");
+    assert_eq!(add("/galleries/looks/Eve", TOKEN, "[1, 1, 1]").0, 201);
     std::fs::remove_file(&people).unwrap();
     let refused = add("/galleries/looks/Eve", TOKEN, "[1, 1, 1]");
     assert!(refused.0 == 400 && refused.1.contains("There is no gallery"), "{refused:?}");

@@ -8,10 +8,11 @@ use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
-use gsttrt_core::heads::{DecodeKernel, HeadFormat, ModelHints};
+use gsttrt_core::heads::{DecodeKernel, Decoder, HeadFormat, ModelHints};
 use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{FileContents, InputValues, ModelFile, ModelInfo, read_labels};
 use gsttrt_core::postprocess::KnownClasses;
+use gsttrt_core::tensor::TensorDesc;
 
 use super::head::{HeadSettings, UnfitHead};
 use super::model::ModelConfig;
@@ -30,6 +31,8 @@ pub struct Findings {
     /// Why trtnms would refuse the model.
     unfit: Option<Unmet>,
     has_boxes: Option<bool>,
+    /// Numbers of a vector, of a model that is known to give vectors.
+    pub vector_length: Option<usize>,
     /// The only classes that trtnms lets pass; all, where it is empty.
     passing: Vec<String>,
     /// Those with a threshold of their own.
@@ -91,15 +94,16 @@ impl Findings {
         let lines = of_file.as_ref().map(Vec::len);
         let labels = of_file.or(own_labels);
         let (mut count, mut has_boxes) = (None, head.layout.map(HeadFormat::has_boxes));
-        let (mut has_known_ids, mut unfit) = (false, None);
-        match info.map(|(info, hints)| head.find(info, hints, lines)) {
-            Some(Ok((format, classes))) => {
+        let (mut has_known_ids, mut unfit, mut vector_length) = (false, None, None);
+        match info.map(|(info, hints)| (info, hints.clone(), head.find(info, hints, lines))) {
+            Some((info, hints, Ok((format, classes)))) => {
                 (count, has_boxes) = (classes, Some(format.has_boxes()));
                 // Of rows that name their class, there are as many as labels.
                 has_known_ids = classes.is_some() || format.kernel() == DecodeKernel::Ids;
+                vector_length = length_of_vectors(format, info, hints);
             }
-            Some(Err(UnfitHead { key, text, is_certain: true })) => unfit = Some(Unmet { key, text }),
-            Some(Err(_)) | None => {}
+            Some((_, _, Err(UnfitHead { key, text, is_certain: true }))) => unfit = Some(Unmet { key, text }),
+            Some((_, _, Err(_))) | None => {}
         }
         Findings {
             model: model.name.clone(),
@@ -107,6 +111,7 @@ impl Findings {
             has_known_ids,
             unfit,
             has_boxes,
+            vector_length,
             passing: names(&setting("classes")).map(String::from).collect(),
             with_threshold: names(&setting("class-thresholds"))
                 .map(|entry| entry.rsplit_once('=').map_or(entry, |(name, _)| name).trim().into())
@@ -185,6 +190,19 @@ impl Findings {
             false => Err(format!("class “{name}” is never found: add it to classes={} of nms", self.passing.join(","))),
         }
     }
+}
+
+/// Numbers of a vector, where the model gives vectors and says how many they have.
+fn length_of_vectors(format: &'static HeadFormat, info: &ModelInfo, hints: ModelHints) -> Option<usize> {
+    // Open batches and pictures of any size make no difference to it.
+    let of_one = |output: &TensorDesc| {
+        let mut dims = output.dims.to_vec();
+        dims.iter_mut().take(1).for_each(|rows| *rows = 1);
+        TensorDesc::new(output.name.as_str(), output.dtype, &dims)
+    };
+    let outputs: Vec<TensorDesc> = info.outputs.iter().map(of_one).collect();
+    let hints = ModelHints { input: hints.input.or(Some((1, 1))), ..hints };
+    Decoder::new(Some(format), &outputs, &hints).ok()?.vector_length()
 }
 
 /// The model with the names of classes that come with the words that it looks for. What is wrong with those, trtinfer says.

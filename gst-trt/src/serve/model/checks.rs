@@ -44,10 +44,19 @@ impl ServedModel {
 
     /// The same once all is known that the library knows which is to run it.
     pub(super) fn check_info(&self, info: &ModelInfo) -> gsttrt_core::error::Result<()> {
-        self.check(&Findings::of_info(&self.config(), info)).map_err(|text| {
+        let findings = Findings::of_info(&self.config(), info);
+        self.lock().vector_length = findings.vector_length.map(|length| (info.path.clone(), length));
+        self.check(&findings).map_err(|text| {
             Error::new(ErrorKind::Settings, format!("Cannot use {}", info.path.display()))
                 .cause(text.trim_end_matches('?'))
                 .remedy("Use a model that finds this, or change what is hidden and counted first")
         })
+    }
+
+    /// Numbers of a vector by the file that is in use, where that is known.
+    pub fn vector_length(&self) -> Option<usize> {
+        let state = self.lock();
+        let of_file = state.vector_length.as_ref().filter(|(file, _)| *file == state.config.file);
+        of_file.map(|(_, length)| *length)
     }
 }

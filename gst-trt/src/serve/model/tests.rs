@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::collections::BTreeMap;
+
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::tensor::{DType, TensorDesc};
+
 use super::super::config::RunsOn;
 use super::super::identities::tests::served;
 use super::*;
@@ -148,6 +153,29 @@ fn another_file_has_no_identities() {
         assert_eq!((thread.has_taken_over(Path::new("b")), table.counts().known), (false, 2));
         assert_eq!((thread.has_taken_over(Path::new("a")), table.counts().known), (true, known), "{of}");
     }
+}
+
+/// Else vectors of a file that does not take over would be taken, or those of the one in use refused.
+#[test]
+fn the_length_of_vectors_is_that_of_the_file_in_use() {
+    chain::start_gstreamer().unwrap();
+    let (model, mut thread) = model(&None);
+    let read = |path: &str, task: &str, numbers: i64| {
+        let inputs = vec![TensorDesc::new("images", DType::F32, &[-1, 3, 16, 16])];
+        let outputs = vec![TensorDesc::new("vector", DType::F32, &[-1, numbers])];
+        let metadata = BTreeMap::from([("task".to_string(), task.to_string())]);
+        let info = ModelInfo::of_server(Path::new(path), String::new(), inputs, outputs, metadata).unwrap();
+        model.shared.check_info(&info).unwrap();
+        model.shared.vector_length()
+    };
+    assert_eq!(model.shared.vector_length(), None, "nothing is read yet");
+    assert_eq!(read("a", "classify", 3), None);
+    assert_eq!(read("a", "embed", 3), Some(3));
+    model.replace(Path::new("b"), None);
+    thread.replacing = Some((file("b", &None), None));
+    assert_eq!(read("b", "embed", 5), None, "it is not in use");
+    assert!(thread.has_taken_over(Path::new("b")));
+    assert_eq!(model.shared.vector_length(), Some(5));
 }
 
 #[test]
