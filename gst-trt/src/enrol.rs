@@ -113,7 +113,7 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
         files.extend(pictures.iter().map(|picture| (name.as_str(), picture.as_path())));
     }
     // Before all the work.
-    let known = file::check_change(&args.gallery)?;
+    let known = file::check_change(&args.gallery, |_| true)?;
     let mut eyes = Eyes::open(args, model)?;
     let display = Display::default();
     let mut task = display.task("reading");

@@ -12,7 +12,7 @@ mod ort;
 use std::path::Path;
 
 use common::models::{END, LETTERS, START, TOKENS, embedder, texts, token, tokenizer};
-use common::onnx::{F16, F32, I32, I64, int, ints};
+use common::onnx::{F16, F32, Graph, I32, I64, int, ints};
 use common::{expect_failure, files, run, scratch, succeed, text};
 use gsttrt_core::gallery::{Gallery, file};
 use gsttrt_core::vector::normalise;
@@ -168,6 +168,37 @@ fn a_tokenizer_may_lie_elsewhere() {
     expect_failure(&run(&folder, &args), &args, &["There is no tokenizer.json next to text.onnx", "--tokenizer FILE"]);
 }
 
+/// A model whose vectors are no numbers. So many it says that they have.
+fn wild(numbers: &str) -> Graph {
+    texts("n", "12", I64, TOKENS)
+        .without_outputs()
+        .node("Log", &["last_hidden_state"], &["logs"], vec![])
+        .node("Mul", &["logs", "masked"], &["products"], vec![])
+        .node("ReduceMean", &["products"], &["wild"], vec![ints("axes", &[1]), int("keepdims", 0)])
+        .output("wild", F32, &["n", numbers])
+}
+
+/// It is told before the model runs, as this one would give no vector. Names that are given again say nothing.
+#[test]
+fn a_gallery_of_another_model_is_told_before_the_work() {
+    let folder = scratch("embed-text-other");
+    tokenizer(&folder);
+    wild("3").save(&folder.join("wild.onnx"));
+    wild("numbers").save(&folder.join("open.onnx"));
+    texts("n", "12", I64, TOKENS).save(&folder.join("text.onnx"));
+    let other = "{\"name\": \"Ada\", \"vector\": [1, 0]}\n";
+    std::fs::write(folder.join("other.jsonl"), other).unwrap();
+    for (model, says) in
+        [("wild.onnx", "have 2 numbers, and the new ones 3"), ("open.onnx", "open.onnx gives no vector of “dog”")]
+    {
+        let args = ["embed-text", model, "dog", "-o", "other.jsonl"];
+        expect_failure(&run(&folder, &args), &args, &[says]);
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("other.jsonl")).unwrap(), other);
+    let shown = succeed(&folder, &["embed-text", "text.onnx", "Ada=dog", "-o", "other.jsonl"]);
+    assert_eq!(text(&shown.stdout), "1 vector of 3 numbers written to other.jsonl, which has 1 vector of 1 name\n");
+}
+
 #[test]
 fn what_is_wrong_is_told_and_nothing_is_written() {
     let folder = scratch("embed-text-wrong");
@@ -182,13 +213,7 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
     texts("n", "12", I64, TOKENS).input("pixel_values", F32, &["n", "3", "8", "8"]).save(&folder.join("both.onnx"));
     texts("n", "2", I64, TOKENS).save(&folder.join("short.onnx"));
     texts("n", "12", F32, TOKENS).save(&folder.join("floats.onnx"));
-    texts("n", "12", I64, TOKENS)
-        .without_outputs()
-        .node("Log", &["last_hidden_state"], &["logs"], vec![])
-        .node("Mul", &["logs", "masked"], &["products"], vec![])
-        .node("ReduceMean", &["products"], &["wild"], vec![ints("axes", &[1]), int("keepdims", 0)])
-        .output("wild", F32, &["n", "3"])
-        .save(&folder.join("nan.onnx"));
+    wild("3").save(&folder.join("nan.onnx"));
     std::fs::write(folder.join("other.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
     std::fs::write(folder.join("broken.jsonl"), "Ada\n").unwrap();
     std::fs::write(folder.join("bad.json"), "{}").unwrap();

@@ -119,9 +119,10 @@ pub fn change_within(
     Ok(Some(GalleryChange { left_out, gallery: Gallery::new(entries) }))
 }
 
-/// Whether the gallery can be changed, before work is done for that. Returns how many numbers its vectors have, if it has some.
+/// Whether the gallery can be changed, before work is done for that. Returns how many numbers the vectors have of names that `keeps`
+/// keeps, if there are some.
 #[doc(hidden)]
-pub fn check_change(path: &Path) -> Result<Option<usize>> {
+pub fn check_change(path: &Path, keeps: impl Fn(&str) -> bool) -> Result<Option<usize>> {
     let Some(_locked) = lock(path, CHANGE_WAIT)? else { return Err(busy(path)) };
     let mut dims = None;
     if old(path)?.is_some() {
@@ -129,7 +130,11 @@ pub fn check_change(path: &Path) -> Result<Option<usize>> {
         if is_archive(&file) {
             return Err(unchangeable(path));
         }
-        visit(path, file, |entry, _| dims = Some(entry.vector.len()))?;
+        visit(path, file, |entry, _| {
+            if keeps(&entry.name) {
+                dims = Some(entry.vector.len());
+            }
+        })?;
     }
     Ok(dims)
 }
@@ -477,7 +482,8 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), before);
         // As of a process that is killed.
         drop(other);
-        assert_eq!(check_change(&file).unwrap(), Some(2));
+        assert_eq!(check_change(&file, |_| true).unwrap(), Some(2));
+        assert_eq!(check_change(&file, |_| false).unwrap(), None, "none of them stays");
         assert_eq!(change(&file, |name| name != "nobody", &[]).unwrap(), 0);
         assert!(!fs::exists(&new).unwrap());
         assert_eq!(fs::read(&file).unwrap(), before);

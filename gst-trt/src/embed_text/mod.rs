@@ -10,6 +10,7 @@ mod text_model;
 mod tokenizer;
 mod vocabulary;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gsttrt_core::backends::BackendPreference;
@@ -86,9 +87,8 @@ pub fn run(args: &EmbedTextArgs) -> Result<Status, Failure> {
     let is_array = is_array(&args.output)?;
     let wanted = wanted(args, is_array)?;
     let templates = phrases::templates(&args.templates)?;
-    if !is_array {
-        file::check_change(&args.output)?; // before the work, not after it
-    }
+    // Before the work, not after it.
+    let known = if is_array { None } else { known_length(&args.output, &wanted)? };
     let path = match &args.tokenizer {
         Some(path) => path.clone(),
         None => vocabulary::find(&args.model)?,
@@ -96,6 +96,7 @@ pub fn run(args: &EmbedTextArgs) -> Result<Status, Failure> {
     let tokenizer = vocabulary::read(&path)?;
     let signals = Signals::listen_for_engines()?;
     let model = open(args, &tokenizer)?;
+    check_length(&args.output, known, model.vector_length())?;
     let texts = tokens(&tokenizer, &wanted, &templates, &model, &path)?;
     let display = Display::default();
     let mut task = display.task("loading");
@@ -116,6 +117,8 @@ pub fn run(args: &EmbedTextArgs) -> Result<Status, Failure> {
         task.show(Some(done as f64 / texts.len() as f64), || format!("{done} texts"));
         let some: Vec<&[u32]> = texts[done..].iter().take(net.rows()).map(Vec::as_slice).collect();
         vectors.extend(net.vectors(&some)?);
+        // The file may have left it open.
+        check_length(&args.output, known, vectors.iter().flatten().next().map(Vec::len))?;
     }
     drop(task);
     warn_of_pooled(&net, args);
@@ -137,6 +140,20 @@ fn is_array(output: &Path) -> Result<bool, Failure> {
             let remedy = "Give a name that ends in .jsonl for a gallery, or in .npy for an array";
             Err(format!("Cannot write {shown}: what it is to be is known by its ending. {remedy}.").into())
         }
+    }
+}
+
+/// Numbers of the vectors that stay in the gallery, if some do: those of names that are given again go.
+fn known_length(gallery: &Path, wanted: &[Phrase]) -> Result<Option<usize>, Failure> {
+    let given: HashSet<&str> = wanted.iter().map(|phrase| phrase.name.as_str()).collect();
+    Ok(file::check_change(gallery, |name| !given.contains(name))?)
+}
+
+/// Refuses vectors of another length than those that stay.
+fn check_length(gallery: &Path, known: Option<usize>, length: Option<usize>) -> Result<(), Failure> {
+    match (known, length) {
+        (Some(known), Some(length)) if known != length => Err(file::of_another_model(gallery, known, length).into()),
+        _ => Ok(()),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct TextModel {
     rows: Option<usize>,
     /// Tokens of a text.
     length: usize,
+    /// Numbers of a vector, where the file says it.
+    vector_length: Option<usize>,
 }
 
 impl TextModel {
@@ -82,10 +84,11 @@ impl TextModel {
         let rows = within(rows, 1, MAX_ROWS, "texts of a run")?;
         let length = within(length, 3, MAX_CONTEXT, "tokens of a text")?.or(context).unwrap_or(USUAL_LENGTH);
         // Some files do not say how many dimensions their outputs have.
-        if model.outputs().iter().all(|output| !output.dims.is_empty()) {
-            vectors_among(&name, model.outputs())?;
-        }
-        Ok(TextModel { model, name, tokens, rows, length })
+        let vector_length = match model.outputs().iter().all(|output| !output.dims.is_empty()) {
+            true => usize::try_from(model.outputs()[vectors_among(&name, model.outputs())?].dims[1]).ok(),
+            false => None,
+        };
+        Ok(TextModel { model, name, tokens, rows, length, vector_length })
     }
 
     /// As it is shown.
@@ -96,6 +99,11 @@ impl TextModel {
     /// Tokens of a text, start and end included.
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// Numbers of a vector, where the file says it.
+    pub fn vector_length(&self) -> Option<usize> {
+        self.vector_length
     }
 
     /// How many tokens it knows, where its graph says it.
