@@ -105,11 +105,27 @@ fn result_names(files: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Whether one of these files is in the folder.
-pub fn are_in<'a>(files: impl Iterator<Item = &'a PathBuf>, folder: &Path) -> bool {
-    let Ok(there) = folder.canonicalize() else { return false }; // a folder that is to be made has no files
-    let parents: HashSet<&Path> = files.map(|file| folder_of(file)).collect();
-    parents.into_iter().any(|parent| parent.canonicalize().is_ok_and(|parent| parent == there))
+/// The folders that images of sources are in, each with the number of the only source that has some there; `None` where several have.
+pub struct ImageFolders(HashMap<PathBuf, Option<usize>>);
+
+impl ImageFolders {
+    pub fn of<'a>(sources: impl Iterator<Item = (usize, &'a [PathBuf])>) -> Self {
+        let mut folders = HashMap::new();
+        for (source, files) in sources {
+            let parents: HashSet<&Path> = files.iter().map(|file| folder_of(file)).collect();
+            for folder in parents.into_iter().filter_map(|parent| parent.canonicalize().ok()) {
+                let only = folders.entry(folder).or_insert(Some(source));
+                *only = only.filter(|only| *only == source);
+            }
+        }
+        ImageFolders(folders)
+    }
+
+    /// Whether another source has images in that folder. One that is to be made has none.
+    pub fn has_others(&self, folder: &Path, source: usize) -> bool {
+        let only = folder.canonicalize().ok().and_then(|folder| self.0.get(&folder).copied());
+        only.is_some_and(|only| only != Some(source))
+    }
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -305,6 +321,21 @@ impl ImageRun<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::scratch;
+
+    /// By whichever path a folder is named, and however many sources there are.
+    #[test]
+    fn folders_know_which_sources_have_images_there() {
+        let folder = scratch("images-folders");
+        ["a", "b", "c"].iter().for_each(|name| std::fs::create_dir(folder.join(name)).unwrap());
+        let files = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect::<Vec<PathBuf>>();
+        let sources = [files(&["a/1.jpg", "a/2.jpg", "b/1.jpg"]), files(&["a/../b/3.jpg"]), files(&["gone/1.jpg"])];
+        let folders = ImageFolders::of(sources.iter().map(Vec::as_slice).enumerate());
+        let has_others = |name: &str| [0, 1, 2].map(|source| folders.has_others(&folder.join(name), source));
+        assert_eq!(has_others("a"), [false, true, true]);
+        assert_eq!(has_others("c/../b"), [true; 3], "two have some");
+        assert_eq!((has_others("c"), has_others("gone")), ([false; 3], [false; 3]));
+    }
 
     #[test]
     fn results_of_one_name_do_not_take_the_place_of_each_other() {

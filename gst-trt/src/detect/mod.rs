@@ -38,6 +38,7 @@ use crate::signals::Signals;
 use crate::source::{InputSource, VideoAddress, path_text, sources};
 use crate::terminal::screen::TerminalScreen;
 use crate::threads::Threads;
+use images::ImageFolders;
 use lines::JsonLines;
 use outcome::{Broken, BrokenKind, Ended, conclude};
 use report::DetectReport;
@@ -457,27 +458,27 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         InputSource::Video { .. } => Vec::new(),
     });
     let models = [&args.model.model].into_iter().chain(&args.on_objects).map(PathBuf::as_path);
-    let taken: Vec<PathBuf> = files.chain(models).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
+    let taken: HashSet<PathBuf> =
+        files.chain(models).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
     let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json).chain(&args.parquet);
-    let results: Vec<&PathBuf> = results.collect();
-    for (at, path) in results.iter().enumerate() {
+    let mut places = HashSet::new();
+    for path in results {
         if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
             return Err(format!("{} would be overwritten; choose another name.", path.display()).into());
         }
-        if results[..at].iter().any(|other| place(other) == place(path)) {
+        if !places.insert(place(path)) {
             return Err(format!("Two results would be written to {}; choose another name.", path.display()).into());
         }
     }
     // They would be read as the pictures of that source, or replace them.
+    let folders = ImageFolders::of(jobs.iter().enumerate().filter_map(|(at, job)| match &job.source {
+        InputSource::Images { files, .. } => Some((at, files.as_slice())),
+        InputSource::Video { .. } => None,
+    }));
     for (at, job) in jobs.iter().enumerate() {
         let InputSource::Images { name, .. } = &job.source else { continue };
         let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) else { continue };
-        let others = jobs.iter().enumerate().filter(|(other, _)| *other != at);
-        let others = others.filter_map(|(_, other)| match &other.source {
-            InputSource::Images { files, .. } => Some(files),
-            InputSource::Video { .. } => None,
-        });
-        if images::are_in(others.flatten(), folder) {
+        if folders.has_others(folder, at) {
             let shown = folder.display();
             let text = format!("The images of {name} would be written to {shown}, where those of another source are");
             return Err(format!("{text}; choose another name with --output.").into());
