@@ -30,19 +30,21 @@ pub fn of_http_date(text: &str) -> Option<u64> {
     let [hour, minute, second] = time[..] else { return None };
     let is_date = (1970..=9999).contains(&year) && (1..=31).contains(&day);
     let is_time = hour < 24 && minute < 60 && second <= 60; // a leap second has 60
-    (is_date && is_time).then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+    // None of these years is before 1970.
+    let days = || days(year as i64, month as i64, day as i64) as u64;
+    (is_date && is_time).then(|| days() * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// The days from 1970-01-01 to a date, as [`civil`] counts them.
-fn days(year: u64, month: u64, day: u64) -> u64 {
+/// The days from 1970-01-01 to a date in the Gregorian calendar, negative before that. Years are counted from March on, so that the
+/// leap day is the last one.
+#[doc(hidden)]
+pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year - 719_468
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Year, month and day, in the Gregorian calendar, so many days after 1970-01-01. Years are counted from March on, so
-/// that the leap day is the last one.
+/// Year, month and day, so many days after 1970-01-01, as [`days`] counts them.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -71,8 +73,15 @@ mod tests {
         }
         for days_since in (0..60_000).step_by(7) {
             let (year, month, day) = civil(days_since);
-            assert_eq!(days(year, month, day), days_since);
+            assert_eq!(days(year as i64, month as i64, day as i64), days_since as i64);
         }
+        // date -u -d DATE +%s
+        for ((year, month, day), days_since) in
+            [((1969, 12, 31), -1), ((1900, 3, 1), -25_508), ((1600, 2, 29), -135_081), ((1, 1, 1), -719_162)]
+        {
+            assert_eq!(days(year, month, day), days_since, "{year}-{month}-{day}");
+        }
+        assert_eq!(days(0, 2, 29) + 1, days(0, 3, 1), "the year 0 is a leap year");
         for text in ["", "120", "Wed, 21 Oct 2015 07:28:00", "Wed, 21 Okt 2015 07:28:00 GMT", "a, 0 Jan 0 0:0:0 GMT"] {
             assert_eq!(of_http_date(text), None, "{text}");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A time of the day, in UTC: as RFC 3339 has it, and in the names of files.
 
-use gsttrt_publish::clock;
+use gsttrt_publish::clock::{self, days};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -53,13 +53,6 @@ impl UtcTime {
     pub fn text(self) -> String {
         clock::rfc3339(self.0, 3)
     }
-}
-
-/// Days from 1970-01-01, in the Gregorian calendar. Years are counted from March on, so that the leap day is the last one.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
 impl Serialize for UtcTime {
