@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Counts by class.
 
+use std::collections::HashMap;
+
 use super::config::WatchedClasses;
 use super::geometry::CrossingDirection;
 
@@ -8,6 +10,11 @@ use super::geometry::CrossingDirection;
 #[derive(Clone, Debug, Default)]
 pub struct ClassTable {
     classes: Vec<SeenClass>,
+    /// The place of each class by its id and its label; of further ones that were seen, too, so that these are compared with what is
+    /// watched once, and not in each frame.
+    places: HashMap<Option<u32>, HashMap<String, u16>>,
+    /// How many of those are further ones.
+    remembered: usize,
     /// The place of all further ones, once there are some.
     others: Option<u16>,
 }
@@ -28,6 +35,9 @@ pub const OTHERS: &str = "(others)";
 /// Also of those that are watched: a name may come with many ids.
 const MAX_PLACES: usize = 4096;
 
+/// Further classes whose place is remembered: there may be labels without end.
+const MAX_REMEMBERED: usize = 4096;
+
 impl ClassTable {
     /// The index of a class, and whether it is new. `is_named` tells whether something watches it by its name or id.
     pub fn enter(
@@ -36,24 +46,33 @@ impl ClassTable {
         class: Option<u32>,
         is_named: impl FnOnce(&str, Option<u32>) -> bool,
     ) -> (u16, bool) {
-        let known = self.classes.iter().position(|seen| seen.class == class && seen.label == label);
-        if let Some(index) = known {
-            return (index as u16, false);
+        if let Some(&index) = self.places.get(&class).and_then(|labels| labels.get(label)) {
+            return (index, false);
         }
         let count = self.classes.len();
         if count < MAX_CLASSES - 1 || (count < MAX_PLACES && is_named(label, class)) {
-            return self.push(SeenClass { label: label.into(), class });
+            return (self.push(label, class), true);
         }
-        if let Some(others) = self.others {
-            return (others, false);
+        let known = self.others;
+        let others = known.unwrap_or_else(|| self.push(OTHERS, None));
+        self.others = Some(others);
+        // Places never become fewer, so it stays one of the others.
+        if self.remembered < MAX_REMEMBERED {
+            self.remembered += 1;
+            self.remember(label, class, others);
         }
-        let (others, _) = self.push(SeenClass { label: OTHERS.into(), class: None });
-        (*self.others.insert(others), true)
+        (others, known.is_none())
     }
 
-    fn push(&mut self, class: SeenClass) -> (u16, bool) {
-        self.classes.push(class);
-        ((self.classes.len() - 1) as u16, true)
+    fn push(&mut self, label: &str, class: Option<u32>) -> u16 {
+        let index = self.classes.len() as u16;
+        self.classes.push(SeenClass { label: label.into(), class });
+        self.remember(label, class, index);
+        index
+    }
+
+    fn remember(&mut self, label: &str, class: Option<u32>, index: u16) {
+        self.places.entry(class).or_default().insert(label.into(), index);
     }
 
     pub fn list(&self) -> &[SeenClass] {
@@ -126,5 +145,46 @@ impl std::ops::Add for CrossingCount {
 
     fn add(self, other: Self) -> Self {
         CrossingCount { forward: self.forward + other.forward, backward: self.backward + other.backward }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else each object beyond the first classes would be compared with all names that are watched, in each frame.
+    #[test]
+    fn a_class_is_compared_with_what_is_watched_once() {
+        let (mut table, mut compared) = (ClassTable::default(), 0);
+        for frame in 0..3 {
+            for id in 0..300u32 {
+                let is_named = |label: &str, _: Option<u32>| {
+                    compared += 1;
+                    label == "label 299"
+                };
+                let (place, is_new) = table.enter(&format!("label {id}"), Some(id), is_named);
+                let expected = match id {
+                    0..255 => id,
+                    299 => 256,
+                    _ => 255,
+                };
+                assert_eq!(u32::from(place), expected, "{id}");
+                assert_eq!(is_new, frame == 0 && (id <= 255 || id == 299), "{id}");
+            }
+        }
+        assert_eq!((compared, table.list().len(), &*table.get(255).label), (45, 257, OTHERS));
+        // The same label with another id is another class.
+        assert_eq!(table.enter("label 0", None, |_, _| false), (255, false));
+        assert_eq!(table.enter("label 0", Some(0), |_, _| unreachable!("it is known")), (0, false));
+    }
+
+    #[test]
+    fn labels_without_end_are_not_all_remembered() {
+        let mut table = ClassTable::default();
+        for number in 0..2 * MAX_REMEMBERED {
+            table.enter(&number.to_string(), None, |_, _| false);
+        }
+        let known: usize = table.places.values().map(HashMap::len).sum();
+        assert_eq!((table.list().len(), known), (MAX_CLASSES, MAX_CLASSES + MAX_REMEMBERED));
     }
 }
