@@ -159,7 +159,7 @@ struct ImageRun<'a> {
     files: &'a [PathBuf],
     /// Of their results.
     names: Vec<PathBuf>,
-    /// Where those of each source begin.
+    /// Where those of each argument begin, in their order.
     starts: &'a [usize],
     job: &'a Job,
     setup: &'a Setup,
@@ -212,7 +212,7 @@ impl ImageRun<'_> {
             if self.setup.signals.signal().is_some() || self.is_closed() {
                 break;
             }
-            if self.starts.contains(&number) {
+            if self.starts.binary_search(&number).is_ok() {
                 good = 0;
             }
             if self.setup.frames.is_some_and(|limit| good >= limit) {
@@ -262,6 +262,7 @@ impl ImageRun<'_> {
     fn take(&self, mut task: TaskProgress, failed: bool) -> Result<(), Broken> {
         let out = element(self.pipeline, "out").downcast::<gst_app::AppSink>().expect("it is an appsink");
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
+        let asked = self.asked();
         loop {
             let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(if failed { 0 } else { 100 }));
             while let Some(message) = bus.pop() {
@@ -289,7 +290,7 @@ impl ImageRun<'_> {
                 None => {}
             }
             let report = self.report.lock().clone();
-            let part = report.frames as f64 / self.asked() as f64;
+            let part = report.frames as f64 / asked as f64;
             task.show(Some(part), || format!("{} images, {:.1} a second", report.frames, report.fps()));
         }
     }
