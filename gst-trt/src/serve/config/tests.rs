@@ -235,6 +235,22 @@ fn files_of_destinations_are_in_the_folder_of_the_configuration() {
     }
 }
 
+/// They are read once, as a destination is opened.
+#[test]
+fn another_password_in_the_file_of_a_destination_is_a_change() {
+    let folder = scratch("config-another_password_in_the_file_of_a_destination_is_a_change");
+    let keys = "location = \"mqtts://me@server/t\"\npassword-file = \"secret\"\n";
+    let text = right().replace("location = \"{source}.jsonl\"\n", keys);
+    let with = |password: &str| {
+        std::fs::write(folder.join("secret"), password).unwrap();
+        load(&folder, "password.toml", text.as_bytes()).unwrap().sources.remove(0)
+    };
+    let before = with("hush");
+    assert_eq!(load(&folder, "password.toml", text.as_bytes()).unwrap().sources[0], before);
+    let after = with("another one");
+    assert!(before != after && before.publish[0].properties == after.publish[0].properties);
+}
+
 #[test]
 fn snapshots_have_a_folder_and_limits() {
     let folder = scratch("config-snapshots_have_a_folder_and_limits");

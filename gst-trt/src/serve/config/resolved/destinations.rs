@@ -14,6 +14,7 @@ use super::super::properties::{ElementProperties, PublishElement};
 use super::super::wording::{KeyError, problem};
 use super::super::{secrets, wording};
 use super::{Config, SourceConfig, folders};
+use crate::serve::changes::Stamp;
 
 /// A destination of a source.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct PublishConfig {
     pub properties: ElementProperties<PublishElement>,
     /// Where it is a file, by whatever name.
     file: Option<PathBuf>,
+    /// Of the files with its password and its certificates, which are read once: others make another destination.
+    stamps: Vec<Option<Stamp>>,
 }
 
 impl Config {
@@ -58,13 +61,15 @@ impl Config {
         if let Some(path) = file_of(location) {
             publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
         }
+        let mut stamps = Vec::new();
         for key in ["password-file", "ca-file", "cert-file", "key-file"] {
             if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
+                stamps.push(Stamp::of(&path));
                 publish.set(key, path.to_string_lossy().into_owned());
             }
         }
         let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(path)));
-        Ok(PublishConfig { name, properties: publish, file })
+        Ok(PublishConfig { name, properties: publish, file, stamps })
     }
 
     /// Checks all that is known of a destination before it is connected. Returns what may be right later.
