@@ -363,7 +363,7 @@ impl Config {
         let address = self.address(keys)?;
         let stream = self.stream_options(keys, &address)?;
         let model = self.model_of_frames(keys)?;
-        let on_objects = self.models_on_objects(keys, &model)?;
+        let on_objects = self.models_on_objects(keys, &model, running)?;
         if address.is_live() && (keys.r#loop || keys.sync) {
             let key = if keys.r#loop { "loop" } else { "sync" };
             return Err(problem(key, format!("only files have {key}, and {} is live", address.shown())));

@@ -147,12 +147,19 @@ impl Config {
     }
 
     /// The models that see the objects of a source, in their order. What they are to look for is there.
-    pub(super) fn models_on_objects(&self, keys: &SourceKeys, first: &str) -> Result<Vec<String>, KeyError> {
+    pub(super) fn models_on_objects(
+        &self,
+        keys: &SourceKeys,
+        first: &str,
+        running: &[ModelConfig],
+    ) -> Result<Vec<String>, KeyError> {
         const KEY: &str = "on-objects";
         let wanted: Vec<&str> = match &keys.on_objects {
             Some(names) => names.iter().map(String::as_str).collect(),
             None => self.names(RunsOn::Objects).collect(),
         };
+        // Over HTTP it may have got another file than that of the configuration.
+        let finds_none = self.findings_of(first, running).iter().any(|findings| findings.finds_no_objects());
         let mut before = vec![first];
         for name in wanted {
             let model = self.named(KEY, name, RunsOn::Objects)?;
@@ -160,7 +167,7 @@ impl Config {
                 return Err(problem(KEY, format!("model “{name}” is there twice")));
             }
             let otherwise = "Or set on-objects of this source to the models that are for it";
-            if self.outcomes.get(first).is_some_and(|outcome| !outcome.may_give_objects) {
+            if finds_none {
                 let text = format!("model “{name}” sees objects, and “{first}” finds none. {otherwise}");
                 return Err(problem(KEY, text));
             }

@@ -3,6 +3,7 @@
 
 use super::{load, of_tests, right};
 use crate::scratch::scratch;
+use crate::serve::config::ModelConfig;
 
 #[test]
 fn models_on_objects_are_of_sources() {
@@ -80,6 +81,30 @@ fn models_on_objects_are_of_sources() {
     let alone = model("kinds", "shapes-cls.onnx", "") + "[[source]]\nname = \"s\"\naddress = \"a.mp4\"\n";
     let error = load(&folder, "alone.toml", alone.as_bytes()).unwrap_err();
     assert!(error.contains("a source needs a [[model]] without on = \"objects\""), "{error}");
+}
+
+/// Else nobody would see that a new source has nothing of them.
+#[test]
+fn each_file_of_a_model_finds_what_models_on_objects_see() {
+    let folder = scratch("config-each_file_of_a_model_finds_what_models_on_objects_see");
+    let kinds = format!("[[model]]\nname = \"kinds\"\nfile = \"{}\"\non = \"objects\"\n", of_tests("shapes-cls.onnx"));
+    let with = |file: &str, of_source: &str| {
+        let text = kinds.clone() + &right().replace("shapes.onnx", file) + of_source;
+        load(&folder, "running.toml", text.as_bytes()).unwrap()
+    };
+    let keys = serde_json::json!({"name": "new", "address": "a.mp4"});
+    let config = with("shapes.onnx", "");
+    let used = config.models[1].clone();
+    let classifier = ModelConfig { file: of_tests("shapes-cls.onnx").into(), ..used.clone() };
+    assert_eq!(config.source(&keys, std::slice::from_ref(&used)).unwrap().on_objects, ["kinds"]);
+    for running in [vec![classifier.clone()], vec![used.clone(), classifier]] {
+        let error = config.source(&keys, &running).unwrap_err();
+        assert!(error.contains("on-objects: model “kinds” sees objects, and “m” finds none"), "{error}");
+    }
+    // The other way round.
+    let config = with("shapes-cls.onnx", "on-objects = []\n");
+    assert!(config.source(&keys, &config.models).unwrap_err().contains("“m” finds none"));
+    assert_eq!(config.source(&keys, &[used]).unwrap().on_objects, ["kinds"]);
 }
 
 /// Objects of all models can be hidden, and classes of classifiers are no objects.
