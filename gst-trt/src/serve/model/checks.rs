@@ -11,15 +11,21 @@ use super::ServedModel;
 use crate::failure::Failure;
 
 impl ServedModel {
-    /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
+    /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count, and objects
+    /// where others are to see them.
     fn check(&self, findings: &Findings) -> Result<(), String> {
         findings.check_settings().map_err(|Unmet { key, text }| format!("{key}: {text}"))?;
         let sources = self.lock().sources.clone();
-        // What this one does not find, models on objects may.
-        for source in sources.iter().filter(|source| source.on_objects.is_empty()) {
-            let privacy = findings.check_privacy(source.privacy.as_ref());
-            let met = privacy.and_then(|()| findings.check_analytics(source.analytics.as_ref()));
+        for source in sources {
+            // What this one does not find, models on objects may hide. What they find has no ids, and is not counted.
+            let hidden = source.privacy.as_ref().filter(|_| source.on_objects.is_empty());
+            let met = findings.check_privacy(hidden);
+            let met = met.and_then(|()| findings.check_analytics(source.analytics.as_ref()));
             met.map_err(|Unmet { key, text }| format!("source “{}”, {key}: {text}", source.name))?;
+            if !source.on_objects.is_empty() && findings.finds_no_objects() {
+                let text = "on-objects: it finds no objects, and others are to see them";
+                return Err(format!("source “{}”, {text}", source.name));
+            }
         }
         Ok(())
     }
@@ -27,19 +33,7 @@ impl ServedModel {
     /// Checks what is known of another file before it is loaded.
     pub fn check_file(&self, file: &Path) -> Result<(), Failure> {
         let findings = Findings::of(&ModelConfig { file: file.into(), ..self.config() });
-        let met = self.check(&findings).and_then(|()| self.check_objects(&findings));
-        met.map_err(|text| ended(format!("Cannot use {}: {text}", file.display())).into())
-    }
-
-    /// Checks that models on objects get some, as the configuration does.
-    fn check_objects(&self, findings: &Findings) -> Result<(), String> {
-        let source = self.lock().sources.iter().find(|source| !source.on_objects.is_empty()).cloned();
-        match source.filter(|_| findings.finds_no_objects()) {
-            Some(source) => {
-                Err(format!("source “{}”, on-objects: it finds no objects, and others are to see them", source.name))
-            }
-            None => Ok(()),
-        }
+        self.check(&findings).map_err(|text| ended(format!("Cannot use {}: {text}", file.display())).into())
     }
 
     /// The same once all is known that the library knows which is to run it.
@@ -49,7 +43,7 @@ impl ServedModel {
         self.check(&findings).map_err(|text| {
             Error::new(ErrorKind::Settings, format!("Cannot use {}", info.path.display()))
                 .cause(text.trim_end_matches('?'))
-                .remedy("Use a model that finds this, or change what is hidden and counted first")
+                .remedy("Use a model that finds this, or change what its sources need first")
         })
     }
 

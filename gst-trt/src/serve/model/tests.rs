@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use gsttrt_core::model::ModelInfo;
 use gsttrt_core::tensor::{DType, TensorDesc};
 
-use super::super::config::RunsOn;
+use super::super::config::{Config, RunsOn};
 use super::super::identities::tests::served;
 use super::*;
 use crate::scratch::scratch;
@@ -176,6 +176,38 @@ fn the_length_of_vectors_is_that_of_the_file_in_use() {
     assert_eq!(read("b", "embed", 5), None, "it is not in use");
     assert!(thread.has_taken_over(Path::new("b")));
     assert_eq!(model.shared.vector_length(), Some(5));
+}
+
+/// Else zones would never count, and models on objects would never see one.
+#[test]
+fn another_file_finds_what_sources_with_models_on_objects_need() {
+    chain::start_gstreamer().unwrap();
+    let folder = scratch("model-another_file_finds_what_sources_with_models_on_objects_need");
+    let of_tests = |name: &str| PathBuf::from(format!("{}/../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR")));
+    let text = format!(
+        "[[model]]\nname = \"m\"\nfile = {:?}\n\n[[model]]\nname = \"kinds\"\nfile = {:?}\non = \"objects\"\n\n\
+         [track]\n\n[privacy]\nblur = \"disc\"\n\n[analytics]\nconfig = '{{\"zones\": [{{\"id\": \"room\", \
+         \"points\": [[0, 0], [1, 0], [1, 1]], \"classes\": [\"disc\"]}}]}}'\n\n\
+         [[source]]\nname = \"s\"\naddress = \"a.mp4\"\n",
+        of_tests("shapes"),
+        of_tests("shapes-cls")
+    );
+    let file = folder.join("config.toml");
+    std::fs::write(&file, text).unwrap();
+    let config = Config::load(&file).unwrap();
+    let (model, _asked) = Model::idle(config.models[0].clone());
+    model.shared.set_sources(config.sources.iter().cloned().map(Arc::new).collect());
+    let refused = |name: &str| {
+        let before = model.shared.check_file(&of_tests(name)).unwrap_err().to_string();
+        [before, model.shared.check_info(&ModelInfo::read(&of_tests(name)).unwrap()).unwrap_err().message()]
+    };
+    model.shared.check_file(&of_tests("shapes-v8")).unwrap();
+    for said in refused("figures-pose") {
+        assert!(said.contains("source “s”, analytics: classes of “room”: model “m”: there is no class"), "{said}");
+    }
+    for said in refused("shapes-cls") {
+        assert!(said.contains("source “s”, on-objects: it finds no objects"), "{said}");
+    }
 }
 
 #[test]
