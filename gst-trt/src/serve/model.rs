@@ -161,6 +161,11 @@ impl ServedModel {
         self.lock().identities = identities;
     }
 
+    /// What it must find things for.
+    pub fn sources(&self) -> Vec<Arc<SourceConfig>> {
+        self.lock().sources.clone()
+    }
+
     pub fn set_sources(&self, sources: Vec<Arc<SourceConfig>>) {
         self.lock().sources = sources;
     }

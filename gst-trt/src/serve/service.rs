@@ -111,6 +111,32 @@ impl Service {
         self.lock().apply(config, &self.threads)
     }
 
+    /// Looks whether a model can have another file, as all is now. That may take long.
+    fn check_other_file(&self, name: &str, file: &Path) -> Result<CheckedFile, Refused> {
+        let (config, model) = {
+            let state = self.lock();
+            (state.config.clone(), state.model(name).map_err(unlisted_model)?)
+        };
+        let sources = model.sources();
+        let path = config.path(file);
+        let stamp = Stamp::of(&path);
+        check_model(&path).and_then(|()| model.check_file(&path)).map_err(invalid)?;
+        Ok(CheckedFile { path, stamp, config, model, sources })
+    }
+
+    /// Lets it take over where all is still as it was checked for. Returns whether that is so.
+    fn put_file(&self, name: &str, checked: &CheckedFile) -> Result<bool, Refused> {
+        let state = self.lock();
+        state.check_goes_on().map_err(invalid)?;
+        let model = find(&state.models, name).ok_or_else(|| unlisted_model(unknown_model(name)))?;
+        let is_same = checked.is_for(&state.config, &model.shared);
+        if is_same {
+            model.replace(&checked.path, checked.stamp.clone());
+            retry(&state.streams, name);
+        }
+        Ok(is_same)
+    }
+
     /// Whether another configuration was refused.
     pub fn set_outdated(&self, is_outdated: bool) {
         self.is_outdated.store(is_outdated, Ordering::Relaxed);
@@ -136,6 +162,26 @@ impl Service {
         }
         self.archives.close();
         self.threads.wait(until.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// A file that a model may have, and for what that was checked.
+struct CheckedFile {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    config: Arc<Config>,
+    model: Arc<ServedModel>,
+    sources: Vec<Arc<SourceConfig>>,
+}
+
+impl CheckedFile {
+    fn is_for(&self, config: &Arc<Config>, model: &Arc<ServedModel>) -> bool {
+        let sources = model.sources();
+        let are_same = || self.sources.iter().zip(&sources).all(|(source, now)| Arc::ptr_eq(source, now));
+        Arc::ptr_eq(&self.config, config)
+            && Arc::ptr_eq(&self.model, model)
+            && self.sources.len() == sources.len()
+            && are_same()
     }
 }
 
@@ -428,19 +474,8 @@ impl Control for Service {
     }
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
-        let (known, model) = {
-            let state = self.lock();
-            let model = state.model(name).map_err(unlisted_model)?;
-            (state.config.clone(), model)
-        };
-        let file = known.path(file);
-        let stamp = Stamp::of(&file);
-        check_model(&file).and_then(|()| model.check_file(&file)).map_err(invalid)?;
-        let state = self.lock();
-        let model = find(&state.models, name);
-        let model = model.ok_or_else(|| unlisted_model(unknown_model(name)))?;
-        model.replace(&file, stamp);
-        retry(&state.streams, name);
+        // Another source, configuration or model may come meanwhile, which was not looked at.
+        while !self.put_file(name, &self.check_other_file(name, file)?)? {}
         Ok(())
     }
 

@@ -15,8 +15,7 @@ impl ServedModel {
     /// where others are to see them.
     fn check(&self, findings: &Findings) -> Result<(), String> {
         findings.check_settings().map_err(|Unmet { key, text }| format!("{key}: {text}"))?;
-        let sources = self.lock().sources.clone();
-        for source in sources {
+        for source in self.sources() {
             // What this one does not find, models on objects may hide. What they find has no ids, and is not counted.
             let hidden = source.privacy.as_ref().filter(|_| source.on_objects.is_empty());
             let met = findings.check_privacy(hidden);

@@ -79,6 +79,31 @@ fn a_file_that_is_to_take_over_counts() {
     assert!(service.stop(Instant::now() + LIMIT).is_empty());
 }
 
+/// Else a source that comes while a file is read would have a model that does not find what it hides.
+#[test]
+fn a_file_that_is_to_take_over_is_checked_for_what_came_meanwhile() {
+    let folder = scratch("service-a_file_that_is_to_take_over_is_checked_for_what_came_meanwhile");
+    let with = || config(&folder, "[[model]]\nname = \"m\"\nMODEL\n[http]\n");
+    let file = |name: &str| PathBuf::from(format!("{}/../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR")));
+    let (model, asked) = Model::idle(with().models[0].clone());
+    let service = Service::start(with().without_sources(), Gpus::default(), &Threads::default()).unwrap();
+    service.lock().models.push(model);
+    service.reload(with()).unwrap();
+    let check = || service.check_other_file("m", &file("shapes-cls")).unwrap();
+    let checked = check();
+    let hidden = serde_json::json!({"name": "a", "address": "a.mp4", "privacy": {"blur": "*"}});
+    assert_eq!(service.add_source(&hidden), Ok(()));
+    assert_eq!(service.put_file("m", &checked), Ok(false));
+    let Err(Refused::Invalid(text)) = service.replace_model("m", &file("shapes-cls")) else { panic!("it is put") };
+    assert!(text.contains("source “a”, blur: model “m”: it has no boxes"), "{text}");
+    assert_eq!(service.remove_source("a"), Ok(()));
+    let checked = check();
+    service.reload(with()).unwrap();
+    assert_eq!((service.put_file("m", &checked), asked()), (Ok(false), Vec::new()));
+    assert_eq!((service.put_file("m", &check()), asked()), (Ok(true), vec![file("shapes-cls")]));
+    assert!(service.stop(Instant::now() + LIMIT).is_empty());
+}
+
 /// Threads of a busy machine come late to their ends: the times that add up leave more than half a second to them.
 #[test]
 fn the_times_of_the_end_leave_room() {
