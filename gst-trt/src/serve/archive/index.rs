@@ -285,6 +285,8 @@ fn write_lines(path: &Path, all: &[FoundRecording]) -> io::Result<(File, Vec<Ind
     }
     writer.flush()?;
     drop(writer);
+    // Else it could have its name before its content is on the disk, and be empty after a power cut.
+    file.sync_all()?;
     Ok((file, lines))
 }
 

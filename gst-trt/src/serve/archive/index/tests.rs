@@ -161,6 +161,23 @@ fn a_full_disk_keeps_no_index_from_being_read() {
     assert_eq!(names(&open(&folder)), [new.file]);
 }
 
+/// Else nothing would be known of events after a power cut.
+#[test]
+fn an_index_is_on_the_disk_before_it_has_its_name() {
+    let folder = folder("synced");
+    let mut index = open(&folder);
+    let kept = recording("gate", 0, Kind::Event);
+    fs::write(folder.join(&kept.file), playable()).unwrap();
+    index.add(kept).unwrap();
+    let text = fs::read(folder.join(INDEX)).unwrap();
+    // It takes all that is written, and cannot be told to keep it.
+    let part = folder.join(format!("{INDEX}.{PART}"));
+    std::os::unix::fs::symlink("/dev/null", &part).unwrap();
+    assert!(index.rewrite().is_err());
+    assert_eq!((fs::read(folder.join(INDEX)).unwrap(), part.is_symlink()), (text, false));
+    index.settle().unwrap();
+}
+
 /// Whatever their names say.
 #[test]
 fn the_order_in_which_files_were_made_stays() {
