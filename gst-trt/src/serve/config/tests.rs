@@ -235,6 +235,31 @@ fn files_of_destinations_are_in_the_folder_of_the_configuration() {
     }
 }
 
+/// As trtpublish takes them, but from the folder of the configuration on.
+#[test]
+fn addresses_of_files_and_sockets_are_decoded() {
+    // The path of a socket has 107 bytes at most.
+    let folder = scratch("config-local");
+    let with = |location: &str| load(&folder, "local.toml", right().replace("{source}.jsonl", location).as_bytes());
+    let in_folder = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    for (location, wanted) in [
+        ("file:a%20b.jsonl", in_folder("a b.jsonl")),
+        ("file:///a%25.jsonl", "/a%.jsonl".into()),
+        ("a%20b.jsonl", in_folder("a%20b.jsonl")),
+        ("unix:a%25b", format!("unix:{}", in_folder("a%25b"))),
+        ("unix:/run/a", "unix:/run/a".into()),
+    ] {
+        let config = with(location).unwrap_or_else(|error| panic!("{location}: {error}"));
+        assert_eq!(config.sources[0].publish[0].properties.get("location"), Some(&*wanted), "{location}");
+    }
+    for (location, said) in
+        [("file://host/a.jsonl", "file:// names a host"), ("sei:", "set sei = true in [rtsp]"), ("unix:", "no path")]
+    {
+        let error = with(location).unwrap_err();
+        assert!(error.contains("line 12") && error.contains(said), "{location}: {error}");
+    }
+}
+
 /// They are read once, as a destination is opened.
 #[test]
 fn another_password_in_the_file_of_a_destination_is_a_change() {

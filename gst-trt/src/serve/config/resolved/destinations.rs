@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gsttrt_core::json::{RepeatedKey, repeated_key};
 use gsttrt_core::redact::redacted;
 use gsttrt_core::words::nearest;
+use gsttrt_publish::address::Address;
 use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 
@@ -60,6 +61,9 @@ impl Config {
         refuse_mistyped(location)?;
         if let Some(path) = file_of(location) {
             publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
+        } else if let Some(path) = path_behind("unix:", location) {
+            let path = self.folder.join(path).to_string_lossy().replace('%', "%25");
+            publish.set("location", format!("unix:{path}"));
         }
         let mut stamps = Vec::new();
         for key in ["password-file", "ca-file", "cert-file", "key-file"] {
@@ -68,7 +72,7 @@ impl Config {
                 publish.set(key, path.to_string_lossy().into_owned());
             }
         }
-        let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(path)));
+        let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(&path)));
         Ok(PublishConfig { name, properties: publish, file, stamps })
     }
 
@@ -101,7 +105,7 @@ impl Config {
         let properties = self.destination(publish, "source")?.properties;
         let location = properties.get("location").unwrap_or_default();
         if let Some(path) = file_of(location) {
-            return check_file_location(Path::new(path));
+            return check_file_location(Path::new(&path));
         }
         let path = |key| properties.get(key).map(PathBuf::from);
         let options = PublishOptions {
@@ -198,9 +202,16 @@ fn place_of(path: &Path) -> PathBuf {
 }
 
 /// The path of a location that is a file.
-fn file_of(location: &str) -> Option<&str> {
-    match location.strip_prefix("file:") {
-        Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
-        None => (location != "-" && !location.contains("://") && !location.starts_with("unix:")).then_some(location),
+fn file_of(location: &str) -> Option<String> {
+    if location.starts_with("file:") {
+        return path_behind("file:", location);
     }
+    let is_path = !["-", "sei:"].contains(&location) && !location.contains("://") && !location.starts_with("unix:");
+    is_path.then(|| location.into())
+}
+
+/// The path behind a word, as trtpublish takes it. What is wrong there, that says.
+fn path_behind(word: &str, location: &str) -> Option<String> {
+    let address = location.starts_with(word).then(|| Address::parse(location, &[]).ok());
+    address.flatten().map(|address| address.path)
 }
