@@ -54,11 +54,13 @@ struct ClientLimits {
     connections: usize,
     /// Live views at a time. Fewer than connections, so that they leave room for other requests.
     watchers: usize,
+    /// Lists of recordings and snapshots that are made at a time, each of them in much memory.
+    lists: usize,
     /// For a request's first line and headers, and for the next request on a connection.
     head: Duration,
     /// For a request's body.
     body: Duration,
-    /// Until a source gives its next frame.
+    /// Until a source gives its next frame, and until another list is made.
     frame: Duration,
     /// Without a byte taken by the client.
     stalled: Duration,
@@ -72,6 +74,7 @@ impl Default for ClientLimits {
         ClientLimits {
             connections: 256,
             watchers: 64,
+            lists: 4,
             head: Duration::from_secs(10),
             body: Duration::from_secs(10),
             frame: Duration::from_secs(5),
@@ -89,6 +92,7 @@ struct ServerState {
     access: Access,
     limits: ClientLimits,
     watchers: Arc<Semaphore>,
+    lists: Arc<Semaphore>,
 }
 
 /// Answers requests until it is dropped.
@@ -137,8 +141,8 @@ fn start_within(
     let address = listener.local_addr().map_err(cannot)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
 
-    let watchers = Arc::new(Semaphore::new(limits.watchers));
-    let context = Arc::new(ServerState { service, videos, access, limits, watchers });
+    let [watchers, lists] = [limits.watchers, limits.lists].map(|number| Arc::new(Semaphore::new(number)));
+    let context = Arc::new(ServerState { service, videos, access, limits, watchers, lists });
     let (stop, stopped) = oneshot::channel();
     // With the runtime, all connections end. What waits for a disk is left behind.
     let work = move || {

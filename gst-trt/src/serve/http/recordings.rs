@@ -110,8 +110,17 @@ fn page(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 async fn list(context: &ServerState, filter: RecordingFilter) -> Result<Response, ApiError> {
+    let place = tokio::time::timeout(context.limits.frame, context.lists.clone().acquire_owned());
+    let Ok(Ok(place)) = place.await else {
+        let number = context.limits.lists;
+        let text = format!(
+            "The list is refused: {number} of them are being made. Ask again later, and for less: limit, source, from, to."
+        );
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    };
     // Of years, they are many.
     let text = context.in_background(move |service| {
+        let _place = place; // also where the client has gone
         let text = serde_json::to_vec(&service.recordings(&filter));
         // As maps they take ten times as much.
         if text.as_ref().is_ok_and(|text| text.len() > LARGE) {

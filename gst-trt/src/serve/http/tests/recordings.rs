@@ -153,6 +153,27 @@ fn snapshots_are_found_by_their_class_and_sent() {
     get(&server, "/snapshots?limit=0").expect_error(400, &["A limit is 1 to 10000"]);
 }
 
+/// Else those that many clients ask for would take more memory than there is.
+#[test]
+fn few_lists_are_made_at_the_same_time() {
+    let (service, _) = recorded("lists");
+    let limits = ClientLimits { lists: 1, frame: Duration::from_millis(30), ..ClientLimits::default() };
+    let server = serve_within(limits, &service);
+    let (answers, answered) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let disk = service.recorded.lock().unwrap();
+        for path in ["/recordings", "/snapshots"] {
+            let (server, answers) = (&server, answers.clone());
+            scope.spawn(move || answers.send(get(server, path)).unwrap());
+        }
+        // One of them waits for the disk.
+        answered.recv_timeout(LIMIT).unwrap().expect_error(503, &["1 of them are being made", "for less: limit,"]);
+        drop(disk);
+        answered.recv_timeout(LIMIT).unwrap().expect(200);
+    });
+    get(&server, "/recordings").expect(200);
+}
+
 /// Somebody has put something else in a file's place.
 #[test]
 fn a_link_is_no_recording() {
