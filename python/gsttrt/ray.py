@@ -421,7 +421,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(given: argparse.Namespace) -> int:
     options: dict[str, Any] = {}
-    for option in shlex.split(given.options):
+    try:
+        given_options = shlex.split(given.options)
+    except ValueError as error:
+        raise SettingsError(f"--options {given.options!r} cannot be read: {error}. Close each quotation mark, and write \\\\ for a backslash.") from error
+    for option in given_options:
         name, equals, value = option.partition("=")
         if not equals:
             raise SettingsError(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")

@@ -492,3 +492,6 @@ def test_the_command_writes_parquet(cluster, archive, wanted, tmp_path, capfd):
         assert "is no option of the model" in capfd.readouterr().err
     assert gsttrt.ray.main([*command[:5], str(tmp_path / "other"), "--options", "threads"]) == 1
     assert "Write name=value" in capfd.readouterr().err
+    for unclosed in ("classes='traffic light", "classes=car\\"):
+        assert gsttrt.ray.main([*command[:5], str(tmp_path / "other"), "--options", unclosed]) == 1
+        assert "Close each quotation mark" in capfd.readouterr().err
