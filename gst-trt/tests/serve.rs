@@ -454,7 +454,7 @@ fn a_wrong_configuration_is_one_sentence() {
         expect_failure(&run(&folder, args), args, &["config.toml", "line 3", "adress", "did you mean “address”?"]);
     }
     let args = ["serve", "none.toml"];
-    expect_failure(&run(&folder, &args), &args, &["Cannot read none.toml"]);
+    expect_failure(&run(&folder, &args), &args, &["Cannot read none.toml", "Check its path and permissions."]);
     assert!(!Path::new("none.toml").exists());
 }
 

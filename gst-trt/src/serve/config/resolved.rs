@@ -561,7 +561,8 @@ impl Config {
                 let path = self.folder.join(file);
                 let text = read_regular(&path, MAX_LENGTH)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
-                    .map_err(|error| problem("config-file", format!("cannot read {}: {error}", path.display())))?;
+                    .map_err(|error| format!("cannot read {}: {error}. Check its path and permissions", path.display()))
+                    .map_err(|text| problem("config-file", text))?;
                 ("config-file", format!("{}: ", path.display()), text)
             }
         };

@@ -30,11 +30,12 @@ impl Config {
     /// As of [`Config::load`], and where it was given up.
     pub fn load_unless(file: &Path, is_given_up: &AtomicBool) -> Result<Self, Failure> {
         let shown = file.display();
-        let bytes = read_regular(file, MAX_LENGTH).map_err(|error| format!("Cannot read {shown}: {error}."))?;
+        let bytes = read_regular(file, MAX_LENGTH)
+            .map_err(|error| format!("Cannot read {shown}: {error}. Check its path and permissions."))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let byte = error.utf8_error().valid_up_to();
             let line = 1 + error.as_bytes()[..byte].iter().filter(|c| **c == b'\n').count();
-            format!("Cannot use {shown}: line {line}: it is not a text in UTF-8.")
+            format!("Cannot use {shown}: line {line}: it is not a text in UTF-8. Save it as one.")
         })?;
         Self::parse_unless(file, &text, is_given_up)
     }

@@ -212,7 +212,7 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"s\"", "name = \"s\"\nrecord = true\nsnapshots = true", 22, "true is [snapshots], and there is none"),
         ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "it is the number 1. Write true, false or a table"),
         ("name = \"s\"", "name = \"s\"\ntrack = {tracker = 1.5}", 21, "there is no value “1.5” here"),
-        ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 21, "cannot read"),
+        ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 21, "Check its path"),
         ("name = \"s\"", "name = \"s", 20, ""),
         ("name = \"s\"", "name = ", 20, ""),
         ("name = \"s\"", "name", 20, ""),
