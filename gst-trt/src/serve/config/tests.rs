@@ -25,6 +25,9 @@ use crate::serve::archive::KeepLimits;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions};
 
+/// Who signs certificates, and none that anybody has.
+pub const AUTHORITY: &str = include_str!("tests/ca.pem");
+
 fn shapes() -> String {
     of_tests("shapes.onnx")
 }

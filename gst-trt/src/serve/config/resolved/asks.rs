@@ -17,6 +17,7 @@ use super::super::wording::{KeyError, problem};
 use super::super::{secrets, web_address, wording};
 use super::recordings::EVENTS;
 use super::{Config, SourceConfig};
+use crate::serve::changes::Stamp;
 
 /// What an API of this kind is called behind its version.
 const PATH: &str = "/chat/completions";
@@ -47,6 +48,8 @@ pub struct AskConfig {
     pub max_tokens: u32,
     pub api_key: Option<Secret>,
     pub ca_file: Option<PathBuf>,
+    /// Of that file, which is read once: another one makes another question.
+    pub ca_stamp: Option<Stamp>,
 }
 
 impl AskConfig {
@@ -115,6 +118,7 @@ impl Config {
         {
             return Err(problem(key, "a key is one line without spaces, as the server gives it"));
         }
+        let ca_file = keys.ca_file.as_ref().map(|file| self.folder.join(file));
         let ask = AskConfig {
             name,
             url: address(&url)?,
@@ -130,7 +134,8 @@ impl Config {
             timeout: keys.timeout.0,
             max_tokens: keys.max_tokens,
             api_key: api_key.map(|(_, key)| Secret::new(key)),
-            ca_file: keys.ca_file.as_ref().map(|file| self.folder.join(file)),
+            ca_stamp: ca_file.as_deref().and_then(Stamp::of),
+            ca_file,
         };
         if ask.ca_file.is_some() && !ask.url.reveal().starts_with("https://") {
             return Err(problem("ca-file", "only addresses of https:// have certificates"));

@@ -15,6 +15,7 @@ use super::super::otel_environment::{OtelEnvironment, pairs};
 use super::super::wording::{KeyError, problem};
 use super::super::{secrets, web_address};
 use super::Config;
+use crate::serve::changes::Stamp;
 
 /// Of a collector on the same machine.
 const ENDPOINT: &str = "http://localhost:4318";
@@ -30,6 +31,8 @@ pub struct OtelConfig {
     pub endpoint: Secret,
     pub headers: Vec<(String, Secret)>,
     pub ca_file: Option<PathBuf>,
+    /// Of that file, which is read once: another one is a change.
+    pub ca_stamp: Option<Stamp>,
     /// For the whole of a request with its answer.
     pub timeout: Duration,
     /// `None` for no metrics.
@@ -117,6 +120,7 @@ impl Config {
         let config = OtelConfig {
             endpoint: Secret::new(endpoint.trim()),
             headers: self.otel_headers(keys, environment.headers)?,
+            ca_stamp: ca_file.as_deref().and_then(Stamp::of),
             ca_file,
             timeout,
             metric_export_interval: keys.metrics.or(environment.metrics).unwrap_or(true).then_some(interval),
@@ -180,6 +184,7 @@ mod tests {
     use super::*;
     use crate::chain;
     use crate::scratch::scratch;
+    use crate::serve::config::tests::AUTHORITY;
 
     fn load(folder: &Path, table: &str) -> Result<Config, String> {
         chain::start_gstreamer().unwrap();
@@ -203,6 +208,7 @@ mod tests {
             endpoint: Secret::new("http://localhost:4318"),
             headers: Vec::new(),
             ca_file: None,
+            ca_stamp: None,
             timeout: Duration::from_secs(10),
             metric_export_interval: Some(Duration::from_secs(60)),
             has_logs: true,
@@ -230,6 +236,7 @@ mod tests {
             endpoint: Secret::new("http://collector:4318/"),
             headers: vec![secret("api-key", "of the environment"), secret("x", "1")],
             ca_file: None,
+            ca_stamp: None,
             timeout: Duration::from_secs(1),
             metric_export_interval: None,
             has_logs: false,
@@ -254,6 +261,7 @@ mod tests {
                 secret("y", "2"),
             ],
             ca_file: None,
+            ca_stamp: None,
             timeout: Duration::from_secs(2),
             metric_export_interval: Some(Duration::from_secs(15)),
             has_logs: true,
@@ -272,6 +280,18 @@ mod tests {
         let Ok((None, warnings)) = config.otel(&keys, off) else { panic!("it is off") };
         let texts: Vec<_> = warnings.iter().map(|warning| warning.text.as_str()).collect();
         assert_eq!(texts, ["X is left out", "OTEL_SDK_DISABLED is true, so nothing is sent"]);
+    }
+
+    #[test]
+    fn another_content_of_its_certificates_is_a_change() {
+        let folder = scratch("config-otel-certificates");
+        let with = |content: &str| {
+            std::fs::write(folder.join("ca.pem"), content).unwrap();
+            otel(&folder, "endpoint = \"https://h\"\nca-file = \"ca.pem\"", OtelEnvironment::default())
+        };
+        let before = with(AUTHORITY);
+        let after = with(&AUTHORITY.repeat(2));
+        assert!(before != after && before.ca_file == after.ca_file);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{load, right};
+use super::{AUTHORITY, load, right};
 use crate::scratch::scratch;
 
 /// A configuration that is right, with a question of these keys.
@@ -74,4 +74,18 @@ fn sources_choose_what_is_asked() {
         let error = load(asking("").replace("http://h:1", url)).unwrap_err();
         assert!(error.contains(said) && error.contains("line 16, url: ") && !error.contains("hush"), "{error}");
     }
+}
+
+/// They are read once, with the first question.
+#[test]
+fn another_content_of_the_certificates_is_another_question() {
+    let folder = scratch("config-another_content_of_the_certificates_is_another_question");
+    let with = |content: &str| {
+        std::fs::write(folder.join("ca.pem"), content).unwrap();
+        let text = asking("ca-file = \"ca.pem\"").replace("http://h:1", "https://h:1");
+        load(&folder, "certificates.toml", text.as_bytes()).unwrap().sources.remove(0)
+    };
+    let before = with(AUTHORITY);
+    let after = with(&AUTHORITY.repeat(2));
+    assert!(before != after && before.asks[0].ca_file == after.asks[0].ca_file);
 }
