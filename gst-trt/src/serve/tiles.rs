@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The pictures of many sources that a service has, and what they show as sources come and go.
 
-use super::output::{FrameHub, MOST_TILES, Output, TilesConfig};
+use super::output::{FrameHub, Output, TilesConfig};
 use crate::threads::Threads;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl TileOutputs {
         former.iter().for_each(|former| former.output.close());
     }
 
-    /// Shows the sources that there are, by their names in their order. One that is named and not there has its place.
+    /// Shows the sources that there are and have room, by their names in their order. One that is named and not there has its place.
     pub fn show<'a>(&self, sources: impl Iterator<Item = (&'a str, &'a FrameHub)> + Clone) {
         for TileOutput { config, output } in &self.0 {
             let of_name = |name: &String| {
@@ -33,7 +33,7 @@ impl TileOutputs {
             };
             output.show(match &config.sources {
                 Some(names) => names.iter().map(of_name).collect(),
-                None => sources.clone().take(MOST_TILES).map(|(_, frames)| Some(frames.clone())).collect(),
+                None => sources.clone().take(config.room()).map(|(_, frames)| Some(frames.clone())).collect(),
             });
         }
     }

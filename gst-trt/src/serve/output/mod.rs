@@ -23,7 +23,7 @@ pub use self::frames::FrameHub;
 use self::pipeline::{OutputContent, OutputPipeline, PipelineEvent};
 use self::rtp::RtpProgress;
 pub use self::rtp::{PAYLOAD_TYPE, RtpUnit};
-pub use self::tiles::{MOST_TILES, TilesConfig};
+pub use self::tiles::{MOST_TILES, SMALLEST_TILE, TilesConfig};
 use super::heap;
 use super::log::{log, log_error};
 use crate::failure::Failure;

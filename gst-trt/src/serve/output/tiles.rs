@@ -13,6 +13,8 @@ use crate::chain::element;
 
 /// The most sources of a picture.
 pub const MOST_TILES: usize = 64;
+/// Pixels of a side of each of their places, at least.
+pub const SMALLEST_TILE: u32 = 16;
 /// How long the last frame of a source is seen. After that its place is dark, so that nobody takes it for what happens now.
 const LAST_FRAME: Duration = Duration::from_secs(5);
 /// How long a picture waits for the frames of sources.
@@ -42,6 +44,12 @@ pub struct Tile {
     pub height: u32,
 }
 
+impl Tile {
+    pub fn shorter_side(&self) -> u32 {
+        self.width.min(self.height)
+    }
+}
+
 impl TilesConfig {
     /// The places of so many sources, row by row. All edges are even, as the colours of a video are.
     pub fn tiles(&self, count: usize) -> Vec<Tile> {
@@ -56,6 +64,17 @@ impl TilesConfig {
             Tile { left, top, width: right - left, height: bottom - top }
         };
         (0..count).map(tile).collect()
+    }
+
+    /// The smallest place of so many sources.
+    pub fn smallest(&self, count: usize) -> Option<Tile> {
+        self.tiles(count).into_iter().min_by_key(Tile::shorter_side)
+    }
+
+    /// How many sources it has room for.
+    pub fn room(&self) -> usize {
+        let fits = |tile: Tile| tile.shorter_side() >= SMALLEST_TILE;
+        (1..=MOST_TILES).take_while(|count| self.smallest(*count).is_some_and(fits)).count()
     }
 
     /// From frames of so many inputs to the picture. Each is drawn on as it is, as scaling would lose what was found, and made
@@ -203,6 +222,19 @@ mod tests {
             }
             assert_eq!(all.iter().map(|tile| tile.2).max(), Some(642), "{count}");
             assert_eq!(all.iter().map(|tile| tile.3).max(), Some(362), "{count}");
+        }
+    }
+    /// Sources may come at any time.
+    #[test]
+    fn places_of_all_sources_are_large_enough() {
+        for (columns, size, room) in [
+            (None, (1920, 1080), MOST_TILES),
+            (None, (64, 48), 12),
+            (Some(1), (640, 96), 6),
+            (Some(16), (256, 64), MOST_TILES),
+        ] {
+            let config = TilesConfig { name: "all".into(), sources: None, columns, size, framerate: 15 };
+            assert_eq!(config.room(), room, "{columns:?} {size:?}");
         }
     }
 }

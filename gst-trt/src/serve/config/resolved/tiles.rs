@@ -6,10 +6,8 @@ use gst::prelude::*;
 use super::super::keys::TilesKeys;
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
-use crate::serve::output::{MOST_TILES, TilesConfig};
+use crate::serve::output::{MOST_TILES, SMALLEST_TILE, TilesConfig};
 
-/// Pixels of a source in the picture, at least.
-const SMALLEST: u32 = 16;
 const MOST_COLUMNS: u32 = 16;
 const MOST_PICTURES: u32 = 60;
 
@@ -51,10 +49,10 @@ impl Config {
         if !(1..=MOST_PICTURES).contains(&tiles.framerate) {
             return Err(problem("framerate", format!("there are 1 to {MOST_PICTURES} pictures a second")));
         }
-        let smallest = tiles.tiles(count).into_iter().min_by_key(|tile| tile.width.min(tile.height));
-        if let Some(tile) = smallest.filter(|tile| tile.width.min(tile.height) < SMALLEST) {
+        if let Some(tile) = tiles.smallest(count).filter(|tile| tile.shorter_side() < SMALLEST_TILE) {
             let shown = format!("{}x{} pixels for each of {count} sources", tile.width, tile.height);
-            return Err(problem("size", format!("it leaves {shown}, and {SMALLEST}x{SMALLEST} is the least")));
+            let text = format!("it leaves {shown}, and {SMALLEST_TILE}x{SMALLEST_TILE} is the least");
+            return Err(problem("size", text));
         }
         Ok(tiles)
     }
