@@ -291,6 +291,7 @@ fn what_cannot_be_opened_says_why() {
         for (location, part) in [
             ("redis://host", "no name"),
             ("redis://host/a?type=list", "neither stream nor channel"),
+            ("redis://host/a?maxlen=9223372036854775808", "from 0 to 9223372036854775807"),
             ("redis://host/a?db=x", "db has to be a number"),
         ] {
             let said = plain(location);

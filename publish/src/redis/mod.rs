@@ -65,7 +65,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         return Err(Error::new(ErrorKind::Settings, "There is no name of a stream or channel in location")
             .remedy("Write redis://host/name"));
     }
-    let max_length = parameters.number("maxlen", 0..=u64::MAX, 10_000)?;
+    // The server takes no larger numbers, and would refuse each message.
+    let max_length = parameters.number("maxlen", 0..=i64::MAX as u64, 10_000)?;
     Ok(Box::new(Redis {
         host: address.host.clone(),
         port: address.port.unwrap_or(6379),
