@@ -117,7 +117,7 @@ impl TextModel {
 
     /// Loads it for so many texts, filled up with a token. The warning says what is other than it was wanted.
     pub fn load(self, texts: usize, padding: u32) -> Result<(TextNet, Option<Error>), Failure> {
-        let TextModel { model, name, tokens, rows, length } = self;
+        let TextModel { model, name, tokens, rows, length, .. } = self;
         let rows = rows.unwrap_or(texts.clamp(1, USUAL_ROWS));
         let dims = Dims::new(&[rows as i64, length as i64]);
         let (net, warning) = model.load(&vec![dims; model.inputs().len()])?;
