@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
-// rank_*: candidates in no order -> in the order of the result. suppress: boxes that repeat a better one are dropped.
+// rank_detections: candidates in no order -> in the order of the result. suppress: the same without boxes that repeat a better one.
 //   in   from     *count candidates
-//   out  sorted   the same by key (rank_candidates), for suppress
+//   out  sorted   the same by key, where suppress has more than SMALL
 //        results  in mapped host memory: the counts, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
-//   grid rank_*   any; a warp ranks some candidates by counting the smaller keys, which is exact and needs no memory, then takes the
-//                 next ones
-//        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
-//        up to SMALL candidates are ranked by suppress, whose first block needs no other one
+//   grid any; a warp ranks some candidates by counting the smaller keys, which is exact and needs no memory, then takes the next ones.
+//        Up to SMALL candidates are ranked and suppressed by the first block, which needs no other one. Else the blocks of suppress
+//        rank, wait for each other, and find what repeats what; the last one done decides.
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
 //   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it;
-//        parameters of rank.cuh mirrored by NmsParams (128 bytes)
+//        parameters of rank.cuh mirrored by NmsParams (136 bytes)
 //
-// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes some boxes at a
-// time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first boxes the bit
+// Greedy suppression tests for each box in turn whether it repeats a better one that is kept.
+//
+// Up to `compared` candidates are compared with all better ones, which gives a list of the best NEARBY that each repeats. That is all
+// that the last block needs: it decides all boxes at a time, those whose better ones are decided.
+//
+// Of more, it takes some boxes at a time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first boxes the bit
 // matrix holds which of the WINDOW boxes repeat them. Where many in a row are undecided these are the boxes of a step, STEP in a
 // row. Where objects are crowded, few are undecided after the first step: then they are the next FEW of those, wherever they are.
 // What repeats a kept box without a row is found when it is listed. Boxes after the window, if the limit is not reached before
@@ -34,21 +37,29 @@ inline constexpr u32 SMALL_WORDS = SMALL / 64;
 inline constexpr u32 SMALL_LANES = NMS_THREADS / SMALL;  // threads for each of them
 inline constexpr u32 UNROLL = 8;                         // kept boxes that a thread compares at a time
 inline constexpr u32 CANDIDATE_VECTORS = sizeof(Candidate) / sizeof(uint4);
+inline constexpr u32 PAIR = 2;                           // candidates that a warp compares with the better ones
+inline constexpr u32 PARTS = 4;                          // warps that share the better ones of a pair
+inline constexpr u32 PAIRS = WARPS / PARTS;              // of a block at a time
+inline constexpr u32 AHEAD = 4;                          // boxes that a thread loads at a time
+inline constexpr u32 NEARBY = 63;                        // better boxes in the list of one
+inline constexpr u32 MOST_COMPARED = 8192;               // the limit of `compared`, a multiple of NMS_THREADS
 
 __device__ __forceinline__ float area(float4 box) {
     return (box.z - box.x) * (box.w - box.y);
 }
 
-// Whether their IoU is above the threshold.
+// Whether their IoU is above the threshold. The quotient takes longest, and what it is compared with is nearly always clear without it:
+// where the overlap and as large a part of the whole area as the threshold are further apart than all roundings make, by `margin`.
 __device__ __forceinline__ bool repeats(const NmsParams& p, float4 a, u32 a_class, float4 b, u32 b_class) {
+    constexpr float LEAST_MARGIN = 1e-30f;  // above what is lost where numbers are no longer normal
     if (!p.agnostic && a_class != b_class) return false;
     const float width = fminf(a.z, b.z) - fmaxf(a.x, b.x), height = fminf(a.w, b.w) - fmaxf(a.y, b.y);
-    float iou = 0;
-    if (width > 0 && height > 0) {
-        const float overlap = width * height;
-        iou = overlap / (area(a) + area(b) - overlap);
-    }
-    return iou > p.threshold;
+    if (!(width > 0 && height > 0)) return 0.0f > p.threshold;
+    const float overlap = width * height, all = area(a) + area(b) - overlap;
+    const float above = overlap - p.threshold * all;
+    // NaN is never further.
+    if (fabsf(above) > overlap * p.margin + LEAST_MARGIN) return above > 0;
+    return overlap / all > p.threshold;
 }
 
 // 64 boxes, two in each lane of a warp.
@@ -67,9 +78,11 @@ struct Column {
         }
     }
 
-    // A bit for each that repeats the box, or is repeated by it. Bits of missing boxes are undefined.
-    __device__ __forceinline__ u64 word(const NmsParams& p, float4 box, u32 cls) const {
+    // A bit for each that repeats the box, or is repeated by it. Bits of missing boxes are undefined, and those of the second half if
+    // it is not wanted.
+    __device__ __forceinline__ u64 word(const NmsParams& p, float4 box, u32 cls, bool wants_all = true) const {
         const u32 low = __ballot_sync(FULL_WARP_MASK, repeats(p, box, cls, boxes[0], classes[0]));
+        if (!wants_all) return low;
         const u32 high = __ballot_sync(FULL_WARP_MASK, repeats(p, box, cls, boxes[1], classes[1]));
         return static_cast<u64>(high) << 32 | low;
     }
@@ -292,12 +305,25 @@ __device__ __forceinline__ u64 resolve_listed(const NmsParams& p, SuppressShared
     return kept;
 }
 
+// The candidate of a thread, where there are at most SMALL.
+struct Own {
+    u64 key;
+    float4 box;
+    u32 cls;
+};
+
+// It may be beyond all candidates, whose number need not be known: so these loads do not wait for it.
+__device__ __forceinline__ Own own_candidate(const NmsParams& p) {
+    const u32 at = min(threadIdx.x / SMALL_LANES, p.capacity - 1);
+    return {p.from.keys[at], p.from.boxes[at], p.from.classes[at]};
+}
+
 // Ranks all candidates, which are few, into shared memory, and compares them.
-__device__ __forceinline__ void rank_small(const NmsParams& p, SuppressShared& shared, u32 n) {
-    const u32 mine = threadIdx.x / SMALL_LANES, part = threadIdx.x % SMALL_LANES, at = min(mine, n - 1);
-    const u64 key = p.from.keys[at];
-    const float4 box = p.from.boxes[at];
-    const u32 cls = p.from.classes[at];
+__device__ __forceinline__ void rank_small(const NmsParams& p, SuppressShared& shared, u32 n, const Own& own) {
+    const u32 mine = threadIdx.x / SMALL_LANES, part = threadIdx.x % SMALL_LANES;
+    const u64 key = own.key;
+    const float4 box = own.box;
+    const u32 cls = own.cls;
     if (part == 0) shared.unsorted[mine] = key;
     __syncthreads();
     u32 smaller = 0;
@@ -312,9 +338,9 @@ __device__ __forceinline__ void rank_small(const NmsParams& p, SuppressShared& s
     const u32 warp = threadIdx.x / 32;
     for (u32 word = 0; word * 64 < n; word++) {
         const Column column(shared.boxes, shared.classes, [&](u32 i) { return min(word * 64 + i, n - 1); });
-        // A word behind the row's own one has no better boxes.
+        // A word behind the row's own one has no better boxes, and the second half of a word none where the row is in the first one.
         for (u32 row = word * 64 + warp; row < n; row += WARPS) {
-            const u64 bits = column.word(p, shared.boxes[row], shared.classes[row]);
+            const u64 bits = column.word(p, shared.boxes[row], shared.classes[row], row > word * 64 + 32);
             if (threadIdx.x % 32 == 0) shared.better[row][word] = bits;
         }
     }
@@ -475,8 +501,8 @@ struct Scan {
     }
 
     // All candidates, at most SMALL.
-    __device__ __forceinline__ void take_small() {
-        rank_small(p, shared, n);
+    __device__ __forceinline__ void take_small(const Own& own) {
+        rank_small(p, shared, n, own);
         if (threadIdx.x < n) {
             key = shared.keys[threadIdx.x];
             corners = shared.boxes[threadIdx.x];
@@ -504,24 +530,269 @@ struct Scan {
     __device__ __forceinline__ void run() {
         // Loaded early, and needed at the end.
         if (threadIdx.x == 0) shared.lost = lost_of(p);
-        if (n > SMALL) {
-            take_ranked();
-        } else if (n) {
-            take_small();
-        }
+        take_ranked();
         if (threadIdx.x == 0) finish(p, count, shared.lost);
+    }
+
+    // Few candidates, which are not ranked.
+    __device__ __forceinline__ void run_small(const Own& own) {
+        // Not into shared memory: nothing waits for it before the end.
+        const Lost lost = lost_of(p);
+        if (n) take_small(own);
+        if (threadIdx.x == 0) finish(p, count, lost);
     }
 };
 
-// Candidates -> sorted, where they are not few.
-extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
-    if (candidates(p) <= SMALL) return clear_next(p);
-    rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
-        p.sorted.keys[place] = key;
-        p.sorted.boxes[place] = box;
-        p.sorted.classes[place] = cls;
-    });
+// The best boxes that one repeats, the best first, in a line of the cache. A list that has no room for all says so.
+struct Nearby {
+    uint16_t count;
+    uint16_t boxes[NEARBY];
+};
+
+inline constexpr u32 HAS_MORE = 1 << 15;  // in the count
+inline constexpr u32 NUMBERS = sizeof(uint4) / sizeof(uint16_t);
+
+static_assert(sizeof(Nearby) == 128, "device.rs has room for them");
+
+struct CompareShared {
+    uint16_t boxes[WARPS][PAIR][NEARBY + 1];
+    u32 counts[WARPS][PAIR];
+};
+
+// The lists of all candidates, by all blocks: a job is PAIRS pairs of neighbours in the order. PARTS warps share the better boxes of a
+// pair, each some in a row, so that their lists are parts of the whole list. Pairs far behind take longest: so a job has pairs of
+// all parts of the order, and all jobs take as long.
+__device__ void compare(const NmsParams& p, CompareShared& shared, u32 n) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = warp % PARTS;
+    const u32 jobs = (n + PAIRS * PAIR - 1) / (PAIRS * PAIR);
+    Nearby* lists = reinterpret_cast<Nearby*>(p.matrix);
+    const auto first_of = [&](u32 job, u32 pair) { return (pair % 2 ? (pair + 1) * jobs - 1 - job : pair * jobs + job) * PAIR; };
+    for (u32 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const u32 mine = first_of(job, warp / PARTS);
+        float4 boxes[PAIR];
+        u32 classes[PAIR], counts[PAIR] = {};
+#pragma unroll
+        for (u32 e = 0; e < PAIR; e++) {
+            boxes[e] = p.sorted.boxes[min(mine + e, n - 1)];
+            classes[e] = p.sorted.classes[min(mine + e, n - 1)];
+        }
+        const u32 better = mine < n ? mine + PAIR - 1 : 0, each = (better + PARTS * 32 - 1) / (PARTS * 32) * 32;
+        const u32 until = min((part + 1) * each, better);
+        for (u32 start = part * each; start < until; start += AHEAD * 32) {
+            float4 others[AHEAD];
+            u32 other_classes[AHEAD];
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                const u32 at = min(start + i * 32 + lane, n - 1);
+                others[i] = p.sorted.boxes[at];
+                other_classes[i] = p.sorted.classes[at];
+            }
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                const u32 at = start + i * 32 + lane;
+#pragma unroll
+                for (u32 e = 0; e < PAIR; e++) {
+                    const bool repeated = at < min(until, mine + e) && repeats(p, boxes[e], classes[e], others[i], other_classes[i]);
+                    const u32 bits = __ballot_sync(FULL_WARP_MASK, repeated);
+                    if (!bits) continue;
+                    const u32 place = counts[e] + __popc(bits & ((1u << lane) - 1));
+                    if (repeated && place < NEARBY) shared.boxes[warp][e][place] = static_cast<uint16_t>(at);
+                    counts[e] += __popc(bits);
+                }
+            }
+            bool has_room = false;
+#pragma unroll
+            for (u32 e = 0; e < PAIR; e++) has_room |= counts[e] <= NEARBY;
+            if (!has_room) break;
+        }
+#pragma unroll
+        for (u32 e = 0; e < PAIR; e++) {
+            if (lane == e) shared.counts[warp][e] = counts[e];
+        }
+        __syncthreads();
+        // A warp puts a list together.
+        const u32 pair = warp / PAIR, which = warp % PAIR, box = first_of(job, pair) + which;
+        if (pair < PAIRS && box < n) {
+            u32 count = 0;
+            for (u32 i = 0; i < PARTS; i++) {
+                const u32 of_part = shared.counts[pair * PARTS + i][which], fits = min(of_part, NEARBY - min(count, NEARBY));
+                for (u32 at = lane; at < fits; at += 32) lists[box].boxes[count + at] = shared.boxes[pair * PARTS + i][which][at];
+                count += of_part;
+            }
+            const u32 filled = min(count, NEARBY);
+            if (lane == 0) lists[box].count = static_cast<uint16_t>(filled | (count > NEARBY ? HAS_MORE : 0));
+            // The rest of the last vector, which is read as a whole.
+            if (filled % NUMBERS + 1 + lane < NUMBERS) lists[box].boxes[filled + lane] = 0;
+        }
+        __syncthreads();
+    }
 }
+
+enum State : uint8_t { OPEN, KEPT, DROPPED };
+
+struct DecideShared {
+    uint8_t states[MOST_COMPARED];
+    u32 kept[MOST_COMPARED / 32];    // a bit for each box
+    u32 places[MOST_COMPARED / 32];  // kept boxes before those of a word
+    u32 total;
+    u32 first;  // undecided box
+    Candidate detections[STEP];
+};
+
+// Decides all boxes by their lists, in one block, and writes the results. A round decides all boxes whose better ones are decided, or
+// of whose better ones one is kept. Thread i has box i, and each NMS_THREADS-th behind it.
+struct Decide {
+    const NmsParams& p;
+    DecideShared& shared;
+    const u32 n;
+    u32 open = 0;  // a bit for each box of the thread
+
+    __device__ __forceinline__ Decide(const NmsParams& p, DecideShared& shared, u32 n) : p(p), shared(shared), n(n) {}
+
+    __device__ __forceinline__ const uint4* list_of(u32 box) const {
+        return reinterpret_cast<const uint4*>(reinterpret_cast<const Nearby*>(p.matrix) + box);
+    }
+
+    static __device__ __forceinline__ u32 number_of(uint4 some, u32 i) {
+        const u32 both = i / 2 == 0 ? some.x : i / 2 == 1 ? some.y : i / 2 == 2 ? some.z : some.w;
+        return i % 2 ? both >> 16 : both & 0xffff;
+    }
+
+    // Those that repeat none are kept. The lists of several boxes are on the way at a time.
+    __device__ __forceinline__ void begin() {
+        for (u32 start = 0; start * NMS_THREADS < n; start += AHEAD) {
+            u32 counts[AHEAD];
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                const u32 box = (start + i) * NMS_THREADS + threadIdx.x;
+                counts[i] = box < n ? number_of(*list_of(box), 0) : 0;
+            }
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                const u32 box = (start + i) * NMS_THREADS + threadIdx.x;
+                if (box >= n) continue;
+                shared.states[box] = counts[i] ? OPEN : KEPT;
+                if (counts[i]) open |= 1u << (start + i);
+            }
+        }
+    }
+
+    // What follows for a box from the states of those in its list.
+    __device__ __forceinline__ State look(u32 box) const {
+        const uint4* list = list_of(box);
+        uint4 some = *list;
+        const u32 header = number_of(some, 0), end = (header & ~HAS_MORE) + 1;
+        bool waits = header & HAS_MORE;
+        for (u32 start = 0;;) {
+            bool is_repeated = false;
+#pragma unroll
+            for (u32 i = 0; i < NUMBERS; i++) {
+                const bool is_number = start + i > 0 && start + i < end;
+                const u32 state = is_number ? shared.states[number_of(some, i)] : DROPPED;
+                is_repeated |= state == KEPT;
+                waits |= state == OPEN;
+            }
+            if (is_repeated) return DROPPED;
+            start += NUMBERS;
+            if (start >= end) return waits ? OPEN : KEPT;
+            some = list[start / NUMBERS];
+        }
+    }
+
+    // The first undecided box, whose list has no room for all: it is compared with all better ones that are kept.
+    __device__ __forceinline__ void decide_first() {
+        if (threadIdx.x == 0) shared.first = n;
+        __syncthreads();
+        if (open) atomicMin(&shared.first, (__ffs(open) - 1) * NMS_THREADS + threadIdx.x);
+        __syncthreads();
+        const u32 box = shared.first, cls = p.sorted.classes[box];
+        const float4 corners = p.sorted.boxes[box];
+        bool is_repeated = false;
+        for (u32 other = threadIdx.x; other < box && !is_repeated; other += NMS_THREADS) {
+            if (shared.states[other] != KEPT) continue;
+            is_repeated = repeats(p, corners, cls, p.sorted.boxes[other], p.sorted.classes[other]);
+        }
+        is_repeated = __syncthreads_or(is_repeated);
+        if (threadIdx.x != box % NMS_THREADS) return;
+        shared.states[box] = is_repeated ? DROPPED : KEPT;
+        open &= ~(1u << (box / NMS_THREADS));
+    }
+
+    __device__ __forceinline__ void decide() {
+        while (__syncthreads_or(open != 0)) {
+            u32 kept = 0, dropped = 0;
+            for (u32 left = open; left; left &= left - 1) {
+                const u32 i = __ffs(left) - 1;
+                const State state = look(i * NMS_THREADS + threadIdx.x);
+                if (state == KEPT) kept |= 1u << i;
+                if (state == DROPPED) dropped |= 1u << i;
+            }
+            if (!__syncthreads_or((kept | dropped) != 0)) {
+                decide_first();
+                continue;
+            }
+            for (u32 left = kept | dropped; left; left &= left - 1) {
+                const u32 i = __ffs(left) - 1;
+                shared.states[i * NMS_THREADS + threadIdx.x] = kept >> i & 1 ? KEPT : DROPPED;
+            }
+            open &= ~(kept | dropped);
+        }
+    }
+
+    // Where the kept boxes of each word are among all.
+    __device__ __forceinline__ void place() {
+        const u32 lane = threadIdx.x % 32, words = (n + 31) / 32;
+        for (u32 start = 0; start < n; start += NMS_THREADS) {
+            const u32 box = start + threadIdx.x;
+            const u32 bits = __ballot_sync(FULL_WARP_MASK, box < n && shared.states[box] == KEPT);
+            if (lane == 0) shared.kept[box / 32] = bits;
+        }
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            u32 before = 0;
+            for (u32 start = 0; start < words; start += 32) {
+                const u32 own = start + lane < words ? __popc(shared.kept[start + lane]) : 0;
+                u32 until = own;  // with this word
+                for (u32 offset = 1; offset < 32; offset *= 2) {
+                    const u32 other = __shfl_up_sync(FULL_WARP_MASK, until, offset);
+                    if (lane >= offset) until += other;
+                }
+                shared.places[start + lane] = before + until - own;
+                before += __shfl_sync(FULL_WARP_MASK, until, 31);
+            }
+            if (lane == 0) shared.total = min(before, p.limit);
+        }
+        __syncthreads();
+    }
+
+    // To the host in whole lines, STEP boxes at a time.
+    __device__ __forceinline__ void report() {
+        const u32 total = shared.total;
+        const uint4* made = reinterpret_cast<const uint4*>(shared.detections);
+        for (u32 first = 0; first < total; first += STEP) {
+            for (u32 box = threadIdx.x; box < n; box += NMS_THREADS) {
+                const u32 bits = shared.kept[box / 32], place = shared.places[box / 32] + __popc(bits & ((1u << box % 32) - 1));
+                if (!(bits >> box % 32 & 1) || place < first || place >= min(first + STEP, total)) continue;
+                shared.detections[place - first] = detection(p, p.sorted.keys[box], p.sorted.boxes[box], p.sorted.classes[box]);
+            }
+            __syncthreads();
+            uint4* results = reinterpret_cast<uint4*>(p.results->detections + first);
+            uint4* found = reinterpret_cast<uint4*>(p.found->detections + first);
+            const u32 vectors = min(STEP, total - first) * CANDIDATE_VECTORS;
+            for (u32 i = threadIdx.x; i < vectors; i += NMS_THREADS) results[i] = found[i] = made[i];
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        begin();
+        decide();
+        place();
+        const Lost lost = lost_of(p);  // needed at the end
+        report();
+        if (threadIdx.x == 0) finish(p, shared.total, lost);
+    }
+};
 
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
@@ -533,24 +804,81 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsPar
     if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(n, p.limit), lost);
 }
 
-// Sorted, or few candidates -> results.
+// What a block of suppress has in its memory, one after the other.
+union Shared {
+    u64 tile[TILE];
+    CompareShared compare;
+    DecideShared decide;
+    SuppressShared scan;
+};
+
+// Candidates -> sorted, by all blocks, which wait until it is done. Blocks claim jobs, of which the thread 0 has the first. So none
+// waits for one that has not begun: a GPU that has no room for all blocks at a time runs those later.
+__device__ __forceinline__ void rank_shared(const NmsParams& p, u64 (&tile)[TILE], u32& claimed, u32 n, u32 job) {
+    const bool are_few = n <= gridDim.x * WARPS;
+    const u32 of_job = are_few ? WARPS : 4 * WARPS, jobs = (n + of_job - 1) / of_job;
+    const auto take = [&](u64 key, float4 box, u32 cls, u32 place) {
+        p.sorted.keys[place] = key;
+        p.sorted.boxes[place] = box;
+        p.sorted.classes[place] = cls;
+    };
+    for (;;) {
+        if (threadIdx.x == 0) claimed = job;
+        __syncthreads();
+        const u32 first = claimed * of_job;
+        if (claimed >= jobs) break;
+        if (are_few) {
+            rank_some<1>(p, tile, n, first, take);
+        } else {
+            rank_some<4>(p, tile, n, first, take);
+        }
+        __syncthreads();
+        if (threadIdx.x != 0) continue;
+        job = atomicAdd(p.count + CLAIMED, 1);
+        __threadfence();
+        atomicAdd(p.count + RANKED, 1);
+    }
+    if (threadIdx.x == 0) {
+        while (*static_cast<volatile u32*>(p.count + RANKED) < jobs) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// Candidates -> results.
 extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(const __grid_constant__ NmsParams p) {
-    __shared__ SuppressShared shared;
+    __shared__ Shared shared;
+    __shared__ u32 claimed;
     __shared__ bool is_last;
+    // On the way with the number of candidates: those that are there if they are few, and a claim, which is given up then.
+    Own own = {};
+    if (blockIdx.x == 0) own = own_candidate(p);
+    const u32 job = threadIdx.x == 0 ? atomicAdd(p.count + CLAIMED, 1) : 0;
     const u32 n = candidates(p);
+    clear_next(p);
     if (n <= SMALL) {
-        if (blockIdx.x == 0) Scan(p, shared, n).run();
+        if (blockIdx.x == 0) Scan(p, shared.scan, n).run_small(own);
         return;
     }
-    fill_matrix(p, n);
+    rank_shared(p, shared.tile, claimed, n, job);
+    const bool is_compared = n <= min(p.compared, MOST_COMPARED);
+    if (is_compared) {
+        compare(p, shared.compare, n);
+    } else {
+        fill_matrix(p, n);
+    }
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        is_last = atomicAdd(p.blocks_done, 1) == gridDim.x - 1;
+        is_last = atomicAdd(p.count + DONE, 1) == gridDim.x - 1;
         __threadfence();
     }
     __syncthreads();
     if (!is_last) return;
-    Scan(p, shared, n).run();
-    if (threadIdx.x == 0) *p.blocks_done = 0;
+    if (is_compared) {
+        Decide(p, shared.decide, n).run();
+    } else {
+        Scan(p, shared.scan, n).run();
+    }
 }

@@ -5,13 +5,13 @@
 //   out  sorted, gaussians (rank_rotated), for the others
 //        results  in mapped host memory: the counts, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
-//   grid rank_rotated      as rank_candidates
+//   grid rank_rotated      as rank_detections
 //        suppress_rotated  any; a warp compares a box with all better ones, then takes the next; the last block done writes the results
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
 //   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs next to it;
-//        parameters mirrored by RotatedParams (160 bytes)
+//        parameters mirrored by RotatedParams (168 bytes)
 #include "rank.cuh"
 #include "rotated.cuh"
 
@@ -30,7 +30,7 @@ struct RotatedParams {
     Gaussian* gaussians;  // [capacity] of the sorted
 };
 
-static_assert(sizeof(RotatedParams) == 160, "mirrored in device.rs");
+static_assert(sizeof(RotatedParams) == 168, "mirrored in device.rs");
 
 __device__ __forceinline__ bool is_number(float value) {
     return value - value == 0;

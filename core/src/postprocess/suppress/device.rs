@@ -8,6 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+
 use super::Nms;
 use super::join::{DeviceJoin, JoinParams};
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams, needs_general};
@@ -41,6 +43,12 @@ const RANKED: usize = 16;
 const WINDOW: usize = 8192;
 const STEP: usize = 256;
 const FILLED: usize = 16;
+/// Candidates that a block compares with all better ones at a time, bytes of the list of each, and the most that have lists.
+const LISTED: usize = 8;
+const LIST: usize = 128;
+const MOST_COMPARED: usize = 8192;
+/// Candidates that the kernel reads before it knows how many there are.
+const READ_AHEAD: usize = 128;
 /// Blocks of a launch whose work is known on the GPU only. They share it: enough for any GPU, and cheap to start in vain.
 const MAX_BLOCKS: usize = 264;
 
@@ -52,8 +60,9 @@ pub struct DeviceDecoder {
     /// Where outputs come once for each stride.
     join: Option<DeviceJoin>,
     decode: Kernel,
+    /// Orders the candidates, and suppresses those that repeat a better one.
     rank: Kernel,
-    /// `None` where boxes do not repeat.
+    /// For rotated boxes: those have been ordered only.
     suppress: Option<Kernel>,
     /// Where rows hold more than their boxes.
     gather: Option<DeviceGather>,
@@ -152,15 +161,18 @@ impl DeviceDecoder {
         let window = capacity.min(WINDOW);
         let blocks = capacity.div_ceil(RANKED).min(MAX_BLOCKS);
         let words = (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MAX_BLOCKS);
+        let multiprocessors = context.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let compared = compared(multiprocessors.try_into().unwrap_or(0)).min(capacity);
+        let lists = compared.div_ceil(LISTED).min(MAX_BLOCKS);
         let (module, rank, suppress) = match (&angles, format.suppress()) {
-            (None, Suppress::None) => (NMS, "rank_detections", None),
-            (None, _) => (NMS, "rank_candidates", Some(("suppress", words))),
-            (Some(_), Suppress::None) => (ROTATED, "rank_rotated", Some(("keep_rotated", 1))),
-            (Some(_), _) => (ROTATED, "rank_rotated", Some(("suppress_rotated", blocks))),
+            (None, Suppress::None) => (NMS, ("rank_detections", blocks), None),
+            (None, _) => (NMS, ("suppress", words.max(lists)), None),
+            (Some(_), Suppress::None) => (ROTATED, ("rank_rotated", blocks), Some(("keep_rotated", 1))),
+            (Some(_), _) => (ROTATED, ("rank_rotated", blocks), Some(("suppress_rotated", blocks))),
         };
         let module = context.module(module)?;
         let kernel = |(name, blocks)| Ok(Kernel { function: module.function(name)?, blocks, threads: NMS_THREADS });
-        let rank = kernel((rank, blocks))?;
+        let rank = kernel(rank)?;
         let suppress = suppress.map(kernel).transpose()?;
 
         // One allocation for all scratch memory.
@@ -175,12 +187,13 @@ impl DeviceDecoder {
         let from = candidates();
         let of_row = (capacity / head.rows.max(1)) as u32;
         let mut nms_params = NmsParams { from, capacity: capacity as u32, of_row, ..NmsParams::default() };
-        if suppress.is_some() {
+        if angles.is_some() || format.suppress() != Suppress::None {
             nms_params.sorted = candidates();
             nms_params.kept = room(capacity * 4);
         }
         if format.suppress() == Suppress::Iou {
-            nms_params.matrix = room(matrix_bytes(window));
+            nms_params.matrix = room(matrix_bytes(window).max(compared * LIST));
+            nms_params.compared = compared as u32;
         }
         let gaussians = if angles.is_some() { room(capacity * GAUSSIAN) } else { 0 };
         nms_params.found = room(found_size(head.rows));
@@ -295,6 +308,7 @@ impl DeviceDecoder {
             matrix_rows: matrix_rows(limit) as u32,
             agnostic: nms.class_agnostic.into(),
             threshold: if self.angles.is_some() { reach(nms.iou_threshold) } else { nms.iou_threshold },
+            margin: margin(nms.iou_threshold),
             ..self.params.nms
         };
         if !self.is_clean {
@@ -485,12 +499,17 @@ impl DeviceDecoder {
     }
 
     /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. Also
-    /// clears the detections, because kernels that read them may read more than there are.
+    /// clears the detections and the first candidates, because kernels that read them may read more than there are.
     fn clear(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the scratch memory starts with the counters, and has as much room for the detections.
+        let NmsParams { from, capacity, found, .. } = self.params.nms;
+        let candidates = READ_AHEAD.min(capacity as usize);
+        // SAFETY: the scratch memory starts with the counters, and has as much room for candidates and detections.
         unsafe {
             stream.clear(self.scratch.address(), COUNTERS.len())?;
-            stream.clear(self.params.nms.found, found_size(self.decode_params.rows as usize))
+            stream.clear(found, found_size(self.decode_params.rows as usize))?;
+            stream.clear(from.keys, candidates * 8)?;
+            stream.clear(from.boxes, candidates * 16)?;
+            stream.clear(from.classes, candidates * 4)
         }
     }
 }
@@ -510,8 +529,22 @@ impl Kernel {
 }
 
 /// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done. Then, of even frames and of odd
-/// ones each: numbers that are not finite, boxes whose class ids are beyond the classes, and the greatest of these ids.
-const COUNTERS: Range<usize> = 0..40;
+/// ones each: numbers that are not finite, boxes whose class ids are beyond the classes, and the greatest of these ids. Then, each
+/// pair in a line of the cache of its own, jobs that blocks have claimed, jobs that are done, and blocks that are done, as
+/// `kernels/rank.cuh` has them.
+const COUNTERS: Range<usize> = 0..392;
+
+/// As much of an overlap as it has to differ from the threshold's part of the whole area for the kernel not to divide. The quotient is
+/// rounded by a 10,000,000th at most, and the product too. Infinity where thresholds are not usual: it divides always.
+fn margin(threshold: f32) -> f32 {
+    if (1e-3..=1.0).contains(&threshold) { 1e-5 } else { f32::INFINITY }
+}
+
+/// So many candidates are compared with all better ones, which takes time with their square; more are suppressed by the matrix, which
+/// takes longer to decide. Few multiprocessors share the work: there that is less.
+fn compared(multiprocessors: usize) -> usize {
+    (multiprocessors * 32 / 512 * 512).clamp(512, MOST_COMPARED)
+}
 
 /// Boxes that have a row of the bit matrix where at most `limit` are kept: whole steps of them. A row holds what repeats its box, and
 /// serves only if the box is kept. Nearly all kept boxes are among the best ones; what repeats another one is found without a row,
@@ -553,6 +586,13 @@ mod tests {
     fn rows_of_the_matrix_are_whole_steps_in_the_window() {
         for (limit, rows) in [(0, 512), (300, 512), (500, 768), (5461, 8192), (25_200, 8192)] {
             assert_eq!(matrix_rows(limit), rows, "{limit}");
+        }
+    }
+
+    #[test]
+    fn more_multiprocessors_compare_more_candidates() {
+        for (multiprocessors, candidates) in [(0, 512), (8, 512), (40, 1024), (132, 4096), (1000, 8192)] {
+            assert_eq!(compared(multiprocessors), candidates, "{multiprocessors}");
         }
     }
 

@@ -68,6 +68,8 @@ pub struct NmsParams {
     pub threshold: f32,
     pub of_row: u32,
     pub matrix_rows: u32,
+    pub compared: u32,
+    pub margin: f32,
 }
 
 /// For rotated boxes. Kernels for upright ones take its first part.
@@ -79,8 +81,8 @@ pub struct RotatedParams {
     pub gaussians: u64,
 }
 
-const _: () = assert!(size_of::<DecodeParams>() == 264 && size_of::<NmsParams>() == 128);
-const _: () = assert!(size_of::<RotatedParams>() == 160);
+const _: () = assert!(size_of::<DecodeParams>() == 264 && size_of::<NmsParams>() == 136);
+const _: () = assert!(size_of::<RotatedParams>() == 168);
 /// A [`super::rotated::Gaussian`] with its class and angle.
 pub const GAUSSIAN: usize = 32;
 const _: () = assert!(size_of::<Candidate>() == 32);
