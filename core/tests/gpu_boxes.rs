@@ -304,11 +304,13 @@ fn compare_crowds(context: &Context, crowds: &[Crowd], each: usize) {
     }
 }
 
-/// At borders of words, of what a block ranks alone, of steps, of rows of the matrix, and of the window.
+/// At borders of words, of what a block ranks alone, of what is compared without a matrix on a GPU with some multiprocessors, of steps, of
+/// rows of the matrix, and of the window.
 fn crowds_at_borders() -> Vec<Crowd> {
     let mut random = Random(3);
-    let small = [0, 1, 2, 63, 64, 65, 127, 128, 129, 256, 257, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
-    let counts = small.into_iter().chain([8191, 8192, 8193, 8256, 8257, CROWD]);
+    let small = [0, 1, 2, 63, 64, 65, 127, 128, 129, 256, 257, 500, 512, 513, 1024, 1025, 1536, 1537, 2000, 2048, 2049];
+    let more = [2560, 2561, 3072, 3073, 3584, 3585, 4095, 4096, 4097, 4160, 4161, 5120, 5121, 6144, 6145];
+    let counts = small.into_iter().chain(more).chain([8191, 8192, 8193, 8256, 8257, CROWD]);
     counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect()
 }
 
@@ -336,6 +338,15 @@ fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
             };
             crowds.push((format!("{count} on {objects} objects"), (0..count).map(one).collect()));
         }
+    }
+    // Boxes that repeat about as many better ones as are listed, none of which is kept.
+    for count in [60, 61, 62, 63, 64, 65, 130] {
+        let mut crowd = vec![detection(0.0, 0.0, 100.0, 50.0, 1.0, 0)];
+        crowd.extend(std::iter::repeat_n(detection(37.0, 0.0, 100.0, 50.0, 0.9, 0), count));
+        crowd.extend((0..20).map(|i| detection(74.0 + i as f32 * 0.01, 0.0, 100.0, 50.0, 0.8 - i as f32 * 1e-3, 0)));
+        crowd.extend((0..20).map(|i| detection(74.0, 0.0, 100.0 + i as f32 * 0.5, 50.0, 0.7, i % 2)));
+        crowd.extend((0..100).map(|i| detection(300.0 + i as f32 * 3.0, 0.0, 2.5, 50.0, 0.6, 0)));
+        crowds.push((format!("{count} dropped ones are repeated"), crowd));
     }
     // All of an object before any of the next: boxes are kept far behind the best ones.
     let things = anywhere(&mut random, count.div_ceil(40), 80, false);
