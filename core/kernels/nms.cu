@@ -15,10 +15,12 @@
 // Greedy suppression tests for each box in turn whether it repeats a better one that is kept.
 //
 // Up to `compared` candidates are compared with all better ones, which gives a list of the best NEARBY that each repeats. That is all
-// that the last block needs: it decides all boxes at a time, those whose better ones are decided.
+// that the last block needs: it decides all boxes at a time, those whose better ones are decided. A box whose list has no room for
+// all, and has no kept one, is compared with all kept ones when its turn comes, which is rare.
 //
-// Of more, it takes some boxes at a time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first boxes the bit
-// matrix holds which of the WINDOW boxes repeat them. Where many in a row are undecided these are the boxes of a step, STEP in a
+// Of more, it takes some boxes at a time: it decides between them first, then marks all later boxes that repeat a kept one of them.
+// For the first boxes the bit matrix holds which of the WINDOW boxes repeat them: all work on pairs is done by all blocks before.
+// Where many in a row are undecided these are the boxes of a step, STEP in a
 // row. Where objects are crowded, few are undecided after the first step: then they are the next FEW of those, wherever they are.
 // What repeats a kept box without a row is found when it is listed. Boxes after the window, if the limit is not reached before
 // them, are compared with all kept ones directly, STEP at a time.
