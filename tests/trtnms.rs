@@ -52,12 +52,20 @@ fn properties_choose_boxes() {
         ("layout=deepstream-yolo iou-threshold=0.7".into(), "a a b c"),
         ("layout=deepstream-yolo class-agnostic=true".into(), "a c"),
         ("layout=deepstream-yolo max-detections=1".into(), "a"),
-        // The third class has an empty line at the end of the file, which is none: its boxes have no class.
-        (format!("label-file={}", labels.display()), "ant ant bee"),
     ] {
         let mut line = Line::new(&model, &format!("draw=false {nms}"));
         assert_eq!(line.labels().join(" "), expected, "{nms}");
         assert_eq!(line.said(), [""; 0], "{nms}");
+    }
+    // The third class has an empty line at the end of the file, which is none: its boxes have no class, and are told.
+    let mut line = Line::new(&model, &format!("draw=false label-file={}", labels.display()));
+    assert_eq!(line.labels().join(" "), "ant ant bee");
+    let said = line.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    for words in
+        ["finds class 2, which is not known", "1 object of a frame is left out", "there are 2 labels", "Set label-file"]
+    {
+        assert!(said[0].contains(words), "{said:?}");
     }
 }
 

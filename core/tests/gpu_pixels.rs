@@ -293,7 +293,7 @@ fn a_batch_is_its_frames() {
 #[test]
 fn a_batch_of_each_format_and_scale_is_its_frames() {
     let Some(mut gpu) = gpu_or_skip() else { return };
-    // Rows that are written four elements at a time, and not; several blocks of padding, one, and none; padding beside the picture.
+    // Rows that are written four elements at a time, and not; several blocks of padding, one, and none; padding next to the picture.
     let scales = [
         ((96, 66), (32, 100)),
         ((90, 96), (40, 32)),
