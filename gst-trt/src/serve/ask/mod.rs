@@ -262,7 +262,7 @@ mod tests {
             max_tokens: 10,
             api_key: None,
             ca_file: None,
-            ca_stamp: None,
+            ca_content: None,
         }
     }
 

@@ -2,12 +2,15 @@
 //! What does not stand in the file: `${VARIABLE}` of the environment, and files with a password or a token, as systemd's
 //! LoadCredential gives them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use gsttrt_core::files::read_regular;
 
 /// Bytes of a file with a password.
 const MAX_LENGTH: u64 = 64 << 10;
+/// Of a file of certificates. Longer ones are refused.
+const MAX_CERTIFICATES: u64 = 16 << 20;
 
 /// The text with the values of the variables in it. `$${` is `${`.
 pub fn expand(text: &str) -> Result<String, String> {
@@ -68,6 +71,15 @@ pub fn read(path: &Path) -> Result<String, String> {
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not a text in UTF-8")))
         .map_err(|error| format!("cannot read {}: {error}. Check its path and permissions", path.display()))?;
     Ok(text.trim_end_matches(['\n', '\r']).into())
+}
+
+/// What tells one content of a file with a password or certificates from another. The same content may come again as another file:
+/// volumes of Kubernetes make all of their files again where one of them changes. `None` where it cannot be read.
+pub fn content_of(path: &Path) -> Option<u64> {
+    let bytes = read_regular(path, MAX_CERTIFICATES).ok()?;
+    let mut content = DefaultHasher::new();
+    bytes.hash(&mut content);
+    Some(content.finish())
 }
 
 /// The address with the password of a file. It has a user, and no password.

@@ -17,7 +17,6 @@ use super::super::wording::{KeyError, problem};
 use super::super::{secrets, web_address, wording};
 use super::recordings::EVENTS;
 use super::{Config, SourceConfig};
-use crate::serve::changes::Stamp;
 
 /// What an API of this kind is called behind its version.
 const PATH: &str = "/chat/completions";
@@ -49,7 +48,7 @@ pub struct AskConfig {
     pub api_key: Option<Secret>,
     pub ca_file: Option<PathBuf>,
     /// Of that file, which is read once: another one makes another question.
-    pub ca_stamp: Option<Stamp>,
+    pub ca_content: Option<u64>,
 }
 
 impl AskConfig {
@@ -134,7 +133,7 @@ impl Config {
             timeout: keys.timeout.0,
             max_tokens: keys.max_tokens,
             api_key: api_key.map(|(_, key)| Secret::new(key)),
-            ca_stamp: ca_file.as_deref().and_then(Stamp::of),
+            ca_content: ca_file.as_deref().and_then(secrets::content_of),
             ca_file,
         };
         if ask.ca_file.is_some() && !ask.url.reveal().starts_with("https://") {

@@ -15,7 +15,6 @@ use super::super::properties::{ElementProperties, PublishElement};
 use super::super::wording::{KeyError, problem};
 use super::super::{secrets, wording};
 use super::{Config, SourceConfig, folders};
-use crate::serve::changes::Stamp;
 
 /// A destination of a source.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +24,7 @@ pub struct PublishConfig {
     /// Where it is a file, by whatever name.
     file: Option<PathBuf>,
     /// Of the files with its password and its certificates, which are read once: others make another destination.
-    stamps: Vec<Option<Stamp>>,
+    contents: Vec<Option<u64>>,
 }
 
 impl Config {
@@ -65,15 +64,15 @@ impl Config {
             let path = self.folder.join(path).to_string_lossy().replace('%', "%25");
             publish.set("location", format!("unix:{path}"));
         }
-        let mut stamps = Vec::new();
+        let mut contents = Vec::new();
         for key in ["password-file", "ca-file", "cert-file", "key-file"] {
             if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
-                stamps.push(Stamp::of(&path));
+                contents.push(secrets::content_of(&path));
                 publish.set(key, path.to_string_lossy().into_owned());
             }
         }
         let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(&path)));
-        Ok(PublishConfig { name, properties: publish, file, stamps })
+        Ok(PublishConfig { name, properties: publish, file, contents })
     }
 
     /// Checks all that is known of a destination before it is connected. Returns what may be right later.

@@ -15,7 +15,6 @@ use super::super::otel_environment::{OtelEnvironment, pairs};
 use super::super::wording::{KeyError, problem};
 use super::super::{secrets, web_address};
 use super::Config;
-use crate::serve::changes::Stamp;
 
 /// Of a collector on the same machine.
 const ENDPOINT: &str = "http://localhost:4318";
@@ -32,7 +31,7 @@ pub struct OtelConfig {
     pub headers: Vec<(String, Secret)>,
     pub ca_file: Option<PathBuf>,
     /// Of that file, which is read once: another one is a change.
-    pub ca_stamp: Option<Stamp>,
+    pub ca_content: Option<u64>,
     /// For the whole of a request with its answer.
     pub timeout: Duration,
     /// `None` for no metrics.
@@ -120,7 +119,7 @@ impl Config {
         let config = OtelConfig {
             endpoint: Secret::new(endpoint.trim()),
             headers: self.otel_headers(keys, environment.headers)?,
-            ca_stamp: ca_file.as_deref().and_then(Stamp::of),
+            ca_content: ca_file.as_deref().and_then(secrets::content_of),
             ca_file,
             timeout,
             metric_export_interval: keys.metrics.or(environment.metrics).unwrap_or(true).then_some(interval),
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
     use crate::chain;
     use crate::scratch::scratch;
-    use crate::serve::config::tests::AUTHORITY;
+    use crate::serve::config::tests::{AUTHORITY, replace};
 
     fn load(folder: &Path, table: &str) -> Result<Config, String> {
         chain::start_gstreamer().unwrap();
@@ -208,7 +207,7 @@ mod tests {
             endpoint: Secret::new("http://localhost:4318"),
             headers: Vec::new(),
             ca_file: None,
-            ca_stamp: None,
+            ca_content: None,
             timeout: Duration::from_secs(10),
             metric_export_interval: Some(Duration::from_secs(60)),
             has_logs: true,
@@ -236,7 +235,7 @@ mod tests {
             endpoint: Secret::new("http://collector:4318/"),
             headers: vec![secret("api-key", "of the environment"), secret("x", "1")],
             ca_file: None,
-            ca_stamp: None,
+            ca_content: None,
             timeout: Duration::from_secs(1),
             metric_export_interval: None,
             has_logs: false,
@@ -261,7 +260,7 @@ mod tests {
                 secret("y", "2"),
             ],
             ca_file: None,
-            ca_stamp: None,
+            ca_content: None,
             timeout: Duration::from_secs(2),
             metric_export_interval: Some(Duration::from_secs(15)),
             has_logs: true,
@@ -286,10 +285,11 @@ mod tests {
     fn another_content_of_its_certificates_is_a_change() {
         let folder = scratch("config-otel-certificates");
         let with = |content: &str| {
-            std::fs::write(folder.join("ca.pem"), content).unwrap();
+            replace(&folder.join("ca.pem"), content);
             otel(&folder, "endpoint = \"https://h\"\nca-file = \"ca.pem\"", OtelEnvironment::default())
         };
         let before = with(AUTHORITY);
+        assert!(with(AUTHORITY) == before, "another file with the same content is none");
         let after = with(&AUTHORITY.repeat(2));
         assert!(before != after && before.ca_file == after.ca_file);
     }

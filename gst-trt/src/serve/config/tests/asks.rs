@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{AUTHORITY, load, right};
+use super::{AUTHORITY, load, replace, right};
 use crate::scratch::scratch;
 
 /// A configuration that is right, with a question of these keys.
@@ -81,11 +81,12 @@ fn sources_choose_what_is_asked() {
 fn another_content_of_the_certificates_is_another_question() {
     let folder = scratch("config-another_content_of_the_certificates_is_another_question");
     let with = |content: &str| {
-        std::fs::write(folder.join("ca.pem"), content).unwrap();
+        replace(&folder.join("ca.pem"), content);
         let text = asking("ca-file = \"ca.pem\"").replace("http://h:1", "https://h:1");
         load(&folder, "certificates.toml", text.as_bytes()).unwrap().sources.remove(0)
     };
     let before = with(AUTHORITY);
+    assert!(with(AUTHORITY) == before, "another file with the same content is none");
     let after = with(&AUTHORITY.repeat(2));
     assert!(before != after && before.asks[0].ca_file == after.asks[0].ca_file);
 }
