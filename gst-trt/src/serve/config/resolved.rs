@@ -363,7 +363,10 @@ impl Config {
         let address = self.address(keys)?;
         let stream = self.stream_options(keys, &address)?;
         let model = self.model_of_frames(keys)?;
-        let on_objects = self.models_on_objects(keys, &model, running)?;
+        // Over HTTP it may have got another file than that of the configuration, which is read for this.
+        let found = self.findings_of(&model, running);
+        let finds_none = found.iter().any(|findings| findings.finds_no_objects());
+        let on_objects = self.models_on_objects(keys, &model, finds_none)?;
         if address.is_live() && (keys.r#loop || keys.sync) {
             let key = if keys.r#loop { "loop" } else { "sync" };
             return Err(problem(key, format!("only files have {key}, and {} is live", address.shown())));
@@ -391,8 +394,8 @@ impl Config {
         }
         let identities = self.identities_of(&on_objects, track.is_some())?;
         let privacy = keys.privacy.or(&self.keys.privacy);
-        let names = std::iter::once(&model).chain(&on_objects);
-        let models: Vec<_> = names.map(|name| self.findings_of(name, running)).collect();
+        let others = on_objects.iter().map(|name| self.findings_of(name, running));
+        let models: Vec<_> = std::iter::once(found).chain(others).collect();
         if let Some(privacy) = &privacy {
             let is_common = keys.privacy.is_common();
             let of_table = |problem: KeyError| if is_common { problem.of_table("privacy") } else { problem };

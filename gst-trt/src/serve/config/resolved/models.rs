@@ -146,20 +146,19 @@ impl Config {
         }
     }
 
-    /// The models that see the objects of a source, in their order. What they are to look for is there.
+    /// The models that see the objects of a source, in their order. What they are to look for is there. `finds_none` tells whether a
+    /// file of the first one finds no objects.
     pub(super) fn models_on_objects(
         &self,
         keys: &SourceKeys,
         first: &str,
-        running: &[ModelConfig],
+        finds_none: bool,
     ) -> Result<Vec<String>, KeyError> {
         const KEY: &str = "on-objects";
         let wanted: Vec<&str> = match &keys.on_objects {
             Some(names) => names.iter().map(String::as_str).collect(),
             None => self.names(RunsOn::Objects).collect(),
         };
-        // Over HTTP it may have got another file than that of the configuration.
-        let finds_none = self.findings_of(first, running).iter().any(|findings| findings.finds_no_objects());
         let mut before = vec![first];
         for name in wanted {
             let model = self.named(KEY, name, RunsOn::Objects)?;
