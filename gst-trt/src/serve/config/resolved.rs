@@ -562,11 +562,15 @@ impl Config {
             (None, Some(text)) => ("config", String::new(), text),
             (Some(file), None) => {
                 let path = self.folder.join(file);
+                let shown = path.display();
                 let text = read_regular(&path, MAX_LENGTH)
-                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
-                    .map_err(|error| format!("cannot read {}: {error}. Check its path and permissions", path.display()))
+                    .map_err(|error| format!("cannot read {shown}: {error}. Check its path and permissions"))
+                    .and_then(|bytes| {
+                        let wrong = |_| format!("{shown} is not a text in UTF-8. Save it as one");
+                        String::from_utf8(bytes).map_err(wrong)
+                    })
                     .map_err(|text| problem("config-file", text))?;
-                ("config-file", format!("{}: ", path.display()), text)
+                ("config-file", format!("{shown}: "), text)
             }
         };
         parse::parse(&text, stream).map_err(|error| problem(key, format!("{shown}{}", error.message())))?;

@@ -270,6 +270,19 @@ fn addresses_of_files_and_sockets_are_decoded() {
     }
 }
 
+/// Permissions make no text of it.
+#[test]
+fn zones_that_are_no_text_are_told() {
+    let folder = scratch("config-zones_that_are_no_text_are_told");
+    std::fs::write(folder.join("zones.json"), b"{\xFF}").unwrap();
+    let text = right() + "analytics = {config-file = \"zones.json\"}\n";
+    let error = load(&folder, "config.toml", text.as_bytes()).unwrap_err();
+    assert!(
+        error.contains("zones.json is not a text in UTF-8. Save it as one") && !error.contains("permissions"),
+        "{error}"
+    );
+}
+
 /// They are read once, as a destination is opened.
 #[test]
 fn another_password_in_the_file_of_a_destination_is_a_change() {
