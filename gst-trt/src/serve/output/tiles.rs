@@ -224,6 +224,7 @@ mod tests {
             assert_eq!(all.iter().map(|tile| tile.3).max(), Some(362), "{count}");
         }
     }
+
     /// Sources may come at any time.
     #[test]
     fn places_of_all_sources_are_large_enough() {
