@@ -167,7 +167,8 @@ impl Config {
             }
             let otherwise = "Or set on-objects of this source to the models that are for it";
             if finds_none {
-                let text = format!("model “{name}” sees objects, and “{first}” finds none. {otherwise}");
+                let text =
+                    format!("model “{name}” sees objects, and “{first}” finds none. Use one that does. {otherwise}");
                 return Err(problem(KEY, text));
             }
             let classes = self.classes_of_objects(before.iter().copied());

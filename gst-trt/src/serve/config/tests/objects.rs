@@ -76,7 +76,7 @@ fn models_on_objects_are_of_sources() {
         let text = model("kinds", "shapes-cls.onnx", "") + &right().replace("shapes.onnx", "shapes-cls.onnx");
         load(&folder, "classifier.toml", (text + of_source).as_bytes())
     };
-    assert!(classifier("").unwrap_err().contains("“m” finds none"));
+    assert!(classifier("").unwrap_err().contains("“m” finds none. Use one that does. Or set on-objects"));
     classifier("on-objects = []\n").unwrap();
     let alone = model("kinds", "shapes-cls.onnx", "") + "[[source]]\nname = \"s\"\naddress = \"a.mp4\"\n";
     let error = load(&folder, "alone.toml", alone.as_bytes()).unwrap_err();
