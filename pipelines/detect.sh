@@ -109,13 +109,13 @@ elif [ -n "$output" ]; then
     passed_on+=(--output "$output")
 fi
 
-setup_build
 profile=${GST_TRT_PROFILE:-release}
 folder=$TARGET/$profile
 [ "$profile" != dev ] || folder=$TARGET/debug
+build=(cargo build --manifest-path "$ROOT/Cargo.toml" --locked --profile "$profile" --workspace --lib --bins)
+setup_build "${build[@]}" --keep-going
 [ -x "$folder/gst-trt" ] || echo "Building the program, the plugin and the C library: some minutes, with cargo's progress below."
-cargo build --manifest-path "$ROOT/Cargo.toml" --locked --profile "$profile" --workspace --lib --bins </dev/null ||
-    fail "the build failed; cargo's messages are above."
+"${build[@]}" </dev/null || fail "the build failed; cargo's messages are above."
 cat <<END
 Built. For gst-launch-1.0 and applications, in this shell:
   export GST_PLUGIN_PATH=$folder

@@ -196,17 +196,30 @@ need_gstreamer() {
         fail "GStreamer 1.20 or newer is needed, found $(pkg-config --modversion gstreamer-1.0 2>&1 | head -n 1)."
 }
 
-# Everything needed to build and run the plugin.
+# setup_build [COMMAND…]: everything needed to build and run the plugin. Where apt has to install something, COMMAND compiles meanwhile what
+# needs none of it.
 setup_build() {
-    local fetching
+    local packages=("${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}") wanted=''
     need_cargo
-    # Crates come while apt installs. Where they do not, the build says why.
-    cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet --target "$(rustc -vV | sed -n 's/^host: //p')" </dev/null 2>/dev/null &
-    fetching=$!
-    [ "${TRT_SETUP:-}" = skip ] ||
-        need_packages "what builds and runs GStreamer plugins" "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
-    wait "$fetching" || true
+    [ "${TRT_SETUP:-}" = skip ] || wanted=$(missing_packages "${packages[@]}")
+    [ -n "$wanted" ] || set --
+    # Crates come while apt installs. Where they do not, the build says why. Compilers are in the group of the job, and end with it.
+    set -m
+    {
+        cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet --target "$(rustc -vV | sed -n 's/^host: //p')" && "$@"
+    } </dev/null >/dev/null 2>&1 &
+    MEANWHILE=$!
+    set +m
+    [ $# = 0 ] || trap end_meanwhile EXIT
+    [ -z "$wanted" ] || need_packages "what builds and runs GStreamer plugins" "${packages[@]}"
+    if [ $# = 0 ]; then wait "$MEANWHILE" || true; else end_meanwhile; fi
     need_gstreamer
+}
+
+end_meanwhile() {
+    trap - EXIT
+    kill -- "-$MEANWHILE" 2>/dev/null || true
+    wait "$MEANWHILE" || true
 }
 
 # TensorRT libraries for tests/tensorrt_rtx.rs, which reports if they are missing.
