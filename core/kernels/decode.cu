@@ -13,8 +13,8 @@
 //        …_general_…     the same for boxes that count from cells, and for two scores that are no factors: code that others do not wait for
 //   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
 //        is exact
-//   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
-//        the one here (264 bytes)
+//   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs; params.rs next to it mirrors
+//        DecodeParams (264 bytes)
 #include "boxes.cuh"
 #include "grid.cuh"
 
@@ -67,7 +67,7 @@ struct DecodeParams {
     Grid grid;
 };
 
-static_assert(sizeof(DecodeParams) == 264, "mirrored by DecodeParams in device.rs");
+static_assert(sizeof(DecodeParams) == 264, "mirrored by DecodeParams in params.rs");
 
 __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);

@@ -519,7 +519,7 @@ struct Scan {
         report(total);
     }
 
-    // All candidates, ranked by the kernel before, with the matrix.
+    // All candidates, which all blocks have ranked, with the matrix.
     __device__ __forceinline__ void take_ranked() {
         static_assert(SMALL >= FEW, "take_window begins with a step");
         fetch(0);

@@ -35,7 +35,7 @@ inline constexpr u32 CLAIMED = 32;
 inline constexpr u32 RANKED = 64;
 inline constexpr u32 DONE = 96;
 
-static_assert(sizeof(NmsParams) == 136, "mirrored in device.rs");
+static_assert(sizeof(NmsParams) == 136, "mirrored in params.rs");
 
 // The row of the head that a candidate is of. Usually there is no division.
 __device__ __forceinline__ u32 row_of(const NmsParams& p, u64 key) {

@@ -30,7 +30,7 @@ struct RotatedParams {
     Gaussian* gaussians;  // [capacity] of the sorted
 };
 
-static_assert(sizeof(RotatedParams) == 168, "mirrored in device.rs");
+static_assert(sizeof(RotatedParams) == 168, "mirrored in params.rs");
 
 __device__ __forceinline__ bool is_number(float value) {
     return value - value == 0;

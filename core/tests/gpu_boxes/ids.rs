@@ -69,7 +69,7 @@ fn ids_of_any_number() {
     assert!(left > 1_000, "{left} boxes are too few to have compared anything");
 }
 
-/// Few boxes are counted by another kernel than many.
+/// Few boxes are suppressed by one block, and many by all blocks: both pass on what was counted.
 #[test]
 fn ids_beyond_the_labels_next_to_boxes_that_repeat() {
     let Some(context) = gpu::context() else { return };
