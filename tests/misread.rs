@@ -184,6 +184,32 @@ fn class_ids_beyond_the_labels_are_told() {
     }
 }
 
+/// A model that takes over may have the labels of another one, too. Each is told of once.
+#[test]
+fn class_ids_of_another_model_are_told() {
+    let folder = scratch("misread-ids-other");
+    let model = |name: &str, class: f32| {
+        let rows = [[0.0, 8.0, 8.0, 24.0, 24.0, class, 0.9], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+        let graph = floats(picture(), "output", &[2, 7], rows.as_flattened());
+        let graph = graph.metadata("names", "{0: 'ant', 1: 'bee', 2: 'cat', 3: 'dog', 4: 'elk'}");
+        graph.save(&folder.join(name))
+    };
+    let (first, second) = (model("first.onnx", 7.0), model("second.onnx", 8.0));
+    let mut line = Line::new(&first, "");
+    let told = |line: &mut Line| {
+        assert_eq!(line.labels(), ["cat"]);
+        line.said()
+    };
+    let said = told(&mut line);
+    assert!(said.len() == 1 && said[0].contains("first.onnx finds class 7"), "{said:?}");
+    let infer = line.element("trtinfer");
+    infer.set_property("model-file", &second);
+    line.wait_for_model(&second);
+    let said = told(&mut line);
+    assert!(said.len() == 1 && said[0].contains("second.onnx finds class 8"), "{said:?}");
+    assert_eq!(told(&mut line), [""; 0]);
+}
+
 /// What overflows in half precision finds nothing. That is said once, and counted.
 #[test]
 fn numbers_that_are_not_finite_are_told() {

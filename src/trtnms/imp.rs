@@ -3,7 +3,7 @@ mod classes;
 mod postprocessor;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use gst::glib;
 use gst::prelude::*;
@@ -18,6 +18,7 @@ use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::image::map::MapKind;
+use gsttrt_core::model::ModelInfo;
 use gsttrt_core::postprocess::Postprocessor;
 use gsttrt_core::tensor::Tensors;
 
@@ -60,12 +61,8 @@ struct NmsState {
     of_objects: ObjectResults,
     /// The last warning of properties without effect: frames of another size need another postprocessor.
     without_effect: Option<Error>,
-    /// Whether it was said that numbers are not finite.
-    has_told_of_scores: bool,
-    /// Whether it was said that scores are above 1.
-    has_told_of_large_scores: bool,
-    /// The same of class ids that are not known.
-    has_told_of_ids: bool,
+    /// What was said of the numbers of each model. Its file may be that of a former one, with other content.
+    told: Vec<(Weak<ModelInfo>, ToldOfModel)>,
     /// Whether those of the last frame that a model saw were not, so that objects of it may be missing.
     lacks_objects: bool,
     /// Of the models before this one, where there are any.
@@ -75,6 +72,17 @@ struct NmsState {
     has_told_of_classes: bool,
     /// What was told before the model has run.
     told_before_run: Option<ClassesOfModels>,
+}
+
+/// What was said of a model, each once.
+#[derive(Default)]
+struct ToldOfModel {
+    /// That numbers are not finite.
+    of_scores: bool,
+    /// That scores are above 1.
+    of_large_scores: bool,
+    /// That class ids are not known.
+    of_ids: bool,
 }
 
 /// No two of these are locked at a time, and none while a frame is handled.
@@ -125,7 +133,7 @@ impl TrtNms {
             self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
             let is_skipped = matches!(*payload, Payload::Skipped { .. });
-            let is_lost = self.lacks_scores(state) || is_skipped;
+            let is_lost = self.lacks_scores(state, &payload) || is_skipped;
             if state.may_have_boxes() {
                 if !objects.unseen.is_empty() {
                     unseen::mark_regions(frame.make_mut(), &objects.unseen);
@@ -141,7 +149,7 @@ impl TrtNms {
         }
         let drawing = self.retry(|| self.find(state, &settings, &payload, &frame))?;
         let is_held = drawing.is_none();
-        let lacks_scores = self.lacks_scores(state);
+        let lacks_scores = self.lacks_scores(state, &payload);
         if !is_held {
             state.lacks_objects = lacks_scores;
         }
@@ -208,26 +216,32 @@ impl TrtNms {
         Ok(frame)
     }
 
-    /// Whether the scores of a frame are not all finite, or objects are left out for their class ids. Each is said once, and the former
-    /// is counted. Scores above 1 are said once, too.
-    fn lacks_scores(&self, state: &mut NmsState) -> bool {
-        let large = state.postprocessor.as_mut().and_then(Postprocessor::above_one);
-        if let Some(warning) = large.filter(|_| !std::mem::replace(&mut state.has_told_of_large_scores, true)) {
-            self.obj().post_warning(&warning.and_remedy("It is said once"));
-        }
-        let beyond = state.postprocessor.as_mut().and_then(Postprocessor::beyond_classes);
-        let lacks_objects = beyond.is_some();
-        if let Some(warning) = beyond.filter(|_| !std::mem::replace(&mut state.has_told_of_ids, true)) {
-            self.obj().post_warning(&warning.and_remedy("It is said once"));
-        }
-        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else {
-            return lacks_objects;
+    /// Whether the scores of a frame are not all finite, or objects are left out for their class ids. Each is said once of a model, and
+    /// the former is counted. Scores above 1 are said once, too.
+    fn lacks_scores(&self, state: &mut NmsState, payload: &Payload) -> bool {
+        let (Some(postprocessor), Payload::Output { model, .. }) = (&mut state.postprocessor, payload) else {
+            return false;
         };
-        self.not_finite.fetch_add(1, Ordering::Relaxed);
-        if !std::mem::replace(&mut state.has_told_of_scores, true) {
-            self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
+        let (large, beyond) = (postprocessor.above_one(), postprocessor.beyond_classes());
+        let not_finite = postprocessor.not_finite();
+        if large.is_none() && beyond.is_none() && not_finite.is_none() {
+            return false;
         }
-        true
+        let told = state.told_of(model);
+        let lacks_objects = beyond.is_some() || not_finite.is_some();
+        if let Some(warning) = large.filter(|_| !std::mem::replace(&mut told.of_large_scores, true)) {
+            self.obj().post_warning(&warning.and_remedy("It is said once"));
+        }
+        if let Some(warning) = beyond.filter(|_| !std::mem::replace(&mut told.of_ids, true)) {
+            self.obj().post_warning(&warning.and_remedy("It is said once"));
+        }
+        if let Some(warning) = not_finite {
+            self.not_finite.fetch_add(1, Ordering::Relaxed);
+            if !std::mem::replace(&mut told.of_scores, true) {
+                self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
+            }
+        }
+        lacks_objects
     }
 
     /// Does something again until the GPU has memory for it.
@@ -351,6 +365,16 @@ impl NmsState {
     /// Whether the model gives boxes, as far as that is known.
     fn may_have_boxes(&self) -> bool {
         self.postprocessor.as_ref().is_none_or(Postprocessor::has_boxes)
+    }
+
+    fn told_of(&mut self, model: &Arc<ModelInfo>) -> &mut ToldOfModel {
+        let known = self.told.iter().position(|(of, _)| std::ptr::eq(of.as_ptr(), &**model));
+        let at = known.unwrap_or_else(|| {
+            self.told.retain(|(of, _)| of.strong_count() > 0);
+            self.told.push((Arc::downgrade(model), ToldOfModel::default()));
+            self.told.len() - 1
+        });
+        &mut self.told[at].1
     }
 }
 
@@ -517,9 +541,7 @@ impl BaseTransformImpl for TrtNms {
                 can_hold: false,
                 of_objects,
                 without_effect: None,
-                has_told_of_scores: false,
-                has_told_of_large_scores: false,
-                has_told_of_ids: false,
+                told: Vec::new(),
                 lacks_objects: false,
                 classes_before: None,
                 has_new_classes: false,
