@@ -26,7 +26,7 @@ struct NmsParams {
     u32 of_row;       // candidates that a row may give
     u32 matrix_rows;  // boxes that have a row of the matrix: whole steps, in the window
     u32 compared;     // as many candidates are compared without a matrix
-    float margin;     // of an overlap, see repeats in nms.cu
+    float margin;     // of an overlap, see iou.cuh
 };
 
 // Further counters of a frame, as many words behind that of its candidates, each in a line of the cache of its own: jobs of ranking
