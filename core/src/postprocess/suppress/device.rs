@@ -14,6 +14,7 @@ use super::Nms;
 use super::join::{DeviceJoin, JoinParams};
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams, needs_general};
 use super::rotated::reach;
+use super::sizes::{FILLED, LIST, LISTED, WINDOW, compared, margin, matrix_bytes, matrix_rows};
 use crate::counters;
 use crate::cuda::driver::{Context, Fence, Function, Launch, Stream, WaitHistory};
 use crate::cuda::graph::{KernelNode, LaunchList};
@@ -38,15 +39,6 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes that have a column of the bit matrix, boxes of a step of the suppression, and words that a block fills at a time, each for
-/// four rows.
-const WINDOW: usize = 8192;
-const STEP: usize = 256;
-const FILLED: usize = 16;
-/// Candidates that a block compares with all better ones at a time, bytes of the list of each, and the most that have lists.
-const LISTED: usize = 8;
-const LIST: usize = 128;
-const MOST_COMPARED: usize = 8192;
 /// Candidates that the kernel reads before it knows how many there are.
 const READ_AHEAD: usize = 128;
 /// Blocks of a launch whose work is known on the GPU only. They share it: enough for any GPU, and cheap to start in vain.
@@ -534,30 +526,6 @@ impl Kernel {
 /// `kernels/rank.cuh` has them.
 const COUNTERS: Range<usize> = 0..392;
 
-/// As much of an overlap as it has to differ from the threshold's part of the whole area for the kernel not to divide. The quotient is
-/// rounded by a 10,000,000th at most, and the product too. Infinity where thresholds are not usual: it divides always.
-fn margin(threshold: f32) -> f32 {
-    if (1e-3..=1.0).contains(&threshold) { 1e-5 } else { f32::INFINITY }
-}
-
-/// So many candidates are compared with all better ones, which takes time with their square; more are suppressed by the matrix, which
-/// takes longer to decide. Few multiprocessors share the work: there that is less.
-fn compared(multiprocessors: usize) -> usize {
-    (multiprocessors * 32 / 512 * 512).clamp(512, MOST_COMPARED)
-}
-
-/// Boxes that have a row of the bit matrix where at most `limit` are kept: whole steps of them. A row holds what repeats its box, and
-/// serves only if the box is kept. Nearly all kept boxes are among the best ones; what repeats another one is found without a row,
-/// which takes longer than to read one, but to fill rows for all takes longest.
-fn matrix_rows(limit: usize) -> usize {
-    (limit + limit / 2).next_multiple_of(STEP).clamp(2 * STEP, WINDOW)
-}
-
-/// Rows of a step have a bit for each box from the step's first one on, in words of 64.
-fn matrix_bytes(boxes: usize) -> usize {
-    (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
-}
-
 /// Where a tensor begins in the memory of that context.
 pub(crate) fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
     let block = tensor.device().filter(|block| block.context() == context);
@@ -580,20 +548,6 @@ mod tests {
         let mut block = DevicePool::new(context).take(size_of_val(&rows)).unwrap();
         block.write(bytemuck::cast_slice(&rows)).unwrap();
         Tensor::on_device(TensorDesc::new("output0", DType::F32, &[1, 8, 6]), block)
-    }
-
-    #[test]
-    fn rows_of_the_matrix_are_whole_steps_in_the_window() {
-        for (limit, rows) in [(0, 512), (300, 512), (500, 768), (5461, 8192), (25_200, 8192)] {
-            assert_eq!(matrix_rows(limit), rows, "{limit}");
-        }
-    }
-
-    #[test]
-    fn more_multiprocessors_compare_more_candidates() {
-        for (multiprocessors, candidates) in [(0, 512), (8, 512), (40, 1024), (132, 4096), (1000, 8192)] {
-            assert_eq!(compared(multiprocessors), candidates, "{multiprocessors}");
-        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod host;
 mod join;
 mod params;
 mod rotated;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
