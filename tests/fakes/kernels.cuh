@@ -66,6 +66,14 @@ inline float sqrtf(float value) {
     return __builtin_sqrtf(value);
 }
 
+inline float fminf(float a, float b) {
+    return __builtin_fminf(a, b);
+}
+
+inline float fmaxf(float a, float b) {
+    return __builtin_fmaxf(a, b);
+}
+
 inline float __fmaf_rn(float a, float b, float c) {
     return __builtin_fmaf(a, b, c);
 }

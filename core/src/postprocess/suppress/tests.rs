@@ -9,7 +9,7 @@ use half::f16;
 use libloading::Library;
 
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, needs_general};
-use super::{Nms, join::JoinParams, join::JoinPlan};
+use super::{Nms, join::JoinParams, join::JoinPlan, sizes::margin};
 use crate::heads::{
     BoxEncoding, Column, DecodeKernel, Decoder, Dim, HeadFormat, ID_COLUMNS, Lost, ModelHints, OutputSpec, Thresholds,
     is_count, least_logit, mmdeploy,
@@ -34,11 +34,11 @@ impl Kernels {
         let folder = scratch(test);
         std::fs::copy(root.join("../tests/fakes/kernels.cuh"), folder.join("common.cuh")).unwrap();
         // An include is looked for in the folder of the file that has it.
-        for file in ["boxes.cuh", "grid.cuh", "join.cu", "decode.cu", "gather.cu"] {
+        for file in ["boxes.cuh", "grid.cuh", "iou.cuh", "join.cu", "decode.cu", "gather.cu"] {
             std::fs::copy(root.join("kernels").join(file), folder.join(file)).unwrap();
         }
-        let all = "#include \"join.cu\"\n#include \"decode.cu\"\n#include \"gather.cu\"\n";
-        std::fs::write(folder.join("all.cpp"), all).unwrap();
+        let all = "#include \"join.cu\"\n#include \"decode.cu\"\n#include \"gather.cu\"\n#include \"iou.cuh\"\n";
+        std::fs::write(folder.join("all.cpp"), format!("{all}{COMPARE_PAIRS}")).unwrap();
         let mut compiler = Command::new("c++");
         compiler.args(["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w", "all.cpp", "-o", "all.so"]);
         match compiler.current_dir(&folder).status() {
@@ -65,6 +65,30 @@ impl Kernels {
             kernel(*params);
         }
     }
+}
+
+/// A kernel for [`Pairs`], of which a thread compares one.
+const COMPARE_PAIRS: &str = "
+struct Pairs {
+    const float4* boxes;
+    u32* repeated;
+    u32 agnostic;
+    float threshold, margin;
+};
+extern \"C\" void compare_pairs(Pairs p) {
+    const u32 at = threadIdx.x;
+    p.repeated[at] = repeats(p, p.boxes[2 * at], 0, p.boxes[2 * at + 1], 0);
+}
+";
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Pairs {
+    boxes: u64,
+    repeated: u64,
+    agnostic: u32,
+    threshold: f32,
+    margin: f32,
 }
 
 fn address<T>(of: &[T]) -> u64 {
@@ -415,4 +439,54 @@ fn ids_of_kernels_are_those_of_the_host() {
         }
     }
     assert!(left > 100 && lost.not_finite > 20 && lost.beyond > 100, "{left} {lost:?}");
+}
+
+/// Two boxes: with few coordinates, with an IoU more or less near the threshold, and of any bits.
+fn pair(random: &mut Random, threshold: f32) -> [BBox; 2] {
+    let of = |random: &mut Random, number: fn(&mut Random) -> f32| {
+        let [x1, y1, x2, y2] = [0; 4].map(|_| number(random));
+        BBox::new(x1, y1, x2, y2)
+    };
+    match random.below(3) {
+        0 => [0; 2].map(|_| of(random, |random| random.below(9) as f32 * 10.0)),
+        1 => {
+            // One is the other, moved along its width.
+            let scale = 2f32.powi(random.below(120) as i32 - 60);
+            let [width, height] = [0; 2].map(|_| random.between(1.0, 100.0) * scale);
+            let moved = width * (1.0 - threshold) / (1.0 + threshold);
+            let moved = moved * (1.0 + random.between(-1.0, 1.0) * random.one_of(&[0.0, 1e-7, 1e-6, 1e-5, 1e-4, 0.1]));
+            let [x, y] = [0; 2].map(|_| random.one_of(&[0.0, 0.0, 8.0, -300.0]) * scale);
+            [BBox::new(x, y, x + width, y + height), BBox::new(x + moved, y, x + moved + width, y + height)]
+        }
+        _ => [0; 2].map(|_| {
+            of(random, |random| match random.below(4) {
+                0 => f32::from_bits(random.next() as u32),
+                1 => random.one_of(&[0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-38, 1e-20, 1e19]),
+                _ => random.between(-4.0, 4.0),
+            })
+        }),
+    }
+}
+
+/// Where the quotient is not needed, too.
+#[test]
+fn ious_of_kernels_are_those_of_the_host() {
+    let Some(kernels) = Kernels::compile("ious_of_kernels_are_those_of_the_host") else { return };
+    let (mut random, mut above) = (Random(5), 0);
+    let usual = [1e-3, 0.1, 0.25, 1.0 / 3.0, 0.45, 0.5, 0.6, 0.7, 0.9, 0.999, 1.0];
+    for threshold in usual.into_iter().chain([-1.0, 0.0, 1e-4, 1.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]) {
+        let pairs = std::iter::repeat_with(|| pair(&mut random, threshold));
+        let boxes: Vec<[BBox; 2]> = pairs.filter(|pair| pair.iter().all(BBox::is_valid)).take(20_000).collect();
+        let mut repeated = vec![u32::MAX; boxes.len()];
+        let (boxes_at, repeated_at) = (address(&boxes), place(&mut repeated));
+        let margin = margin(threshold);
+        let params = Pairs { boxes: boxes_at, repeated: repeated_at, agnostic: 0, threshold, margin };
+        // SAFETY: all of it is there.
+        unsafe { kernels.run("compare_pairs", &params, boxes.len(), 0) };
+        for ([one, better], repeated) in boxes.iter().zip(repeated) {
+            assert_eq!(repeated == 1, one.iou(better) > threshold, "{one:?} {better:?} {threshold}");
+            above += repeated as usize;
+        }
+    }
+    assert!(above > 50_000, "{above}");
 }
