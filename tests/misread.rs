@@ -177,7 +177,7 @@ fn class_ids_beyond_the_labels_are_told() {
             assert_eq!(said.len(), usize::from(is_said && frame == 0), "{nms}: {said:?}");
             for text in said {
                 let parts =
-                    ["finds class 85, which is not known: 1 object of a frame is left out", "5 labels", "label-file"];
+                    ["finds class 85, which is not known: 1 box of a frame is left out", "5 labels", "label-file"];
                 assert!(parts.iter().all(|part| text.contains(part)), "{text}");
             }
         }

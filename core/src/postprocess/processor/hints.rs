@@ -18,7 +18,8 @@ impl Postprocessor {
         of_head.into_iter().flatten().chain(unread)
     }
 
-    /// A warning where objects that were found since this was last asked for have no known class: they are left out.
+    /// A warning where boxes that were found since this was last asked for have no known class: they are left out. An object may have
+    /// several, as the head or slices of the frame give them.
     pub fn beyond_classes(&mut self) -> Option<Error> {
         let [count, id] = [self.lost.beyond, self.lost.greatest as usize];
         (self.lost.beyond, self.lost.greatest) = (0, 0);
@@ -26,7 +27,7 @@ impl Postprocessor {
             return None;
         }
         let file = self.model.path.display();
-        let are = if count == 1 { "object of a frame is" } else { "objects of a frame are" };
+        let are = if count == 1 { "box of a frame is" } else { "boxes of a frame are" };
         let what = format!("{file} finds class {id}, which is not known: {count} {are} left out");
         let (kind, cause, remedy) = match self.decoder.classes() {
             _ if self.decoder.is_too_coarse_for(id as u32) => (
