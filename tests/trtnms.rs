@@ -63,7 +63,7 @@ fn properties_choose_boxes() {
     let said = line.said();
     assert_eq!(said.len(), 1, "{said:?}");
     for words in
-        ["finds class 2, which is not known", "1 object of a frame is left out", "there are 2 labels", "Set label-file"]
+        ["finds class 2, which is not known", "1 box of a frame is left out", "there are 2 labels", "Set label-file"]
     {
         assert!(said[0].contains(words), "{said:?}");
     }
