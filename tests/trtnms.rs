@@ -40,18 +40,18 @@ fn properties_choose_boxes() {
     let labels = folder.join("labels.txt");
     std::fs::write(&labels, "\u{feff}ant\r\nbee\r\n\r\n\r\n").unwrap();
     for (nms, expected) in [
-        ("".into(), "a a b c"),
-        ("score-threshold=0.65".into(), "a a"),
-        ("score-threshold=1".into(), ""),
-        ("class-thresholds=a=0.8,2=0.5".into(), "a b"),
-        ("class-thresholds=b=0.1 score-threshold=0.65".into(), "a a b"),
-        ("classes=c,b".into(), "b c"),
-        ("classes=0".into(), "a a"),
-        ("max-detections=2".into(), "a a"),
-        ("layout=deepstream-yolo".into(), "a b c"),
-        ("layout=deepstream-yolo iou-threshold=0.7".into(), "a a b c"),
-        ("layout=deepstream-yolo class-agnostic=true".into(), "a c"),
-        ("layout=deepstream-yolo max-detections=1".into(), "a"),
+        ("", "a a b c"),
+        ("score-threshold=0.65", "a a"),
+        ("score-threshold=1", ""),
+        ("class-thresholds=a=0.8,2=0.5", "a b"),
+        ("class-thresholds=b=0.1 score-threshold=0.65", "a a b"),
+        ("classes=c,b", "b c"),
+        ("classes=0", "a a"),
+        ("max-detections=2", "a a"),
+        ("layout=deepstream-yolo", "a b c"),
+        ("layout=deepstream-yolo iou-threshold=0.7", "a a b c"),
+        ("layout=deepstream-yolo class-agnostic=true", "a c"),
+        ("layout=deepstream-yolo max-detections=1", "a"),
     ] {
         let mut line = Line::new(&model, &format!("draw=false {nms}"));
         assert_eq!(line.labels().join(" "), expected, "{nms}");
